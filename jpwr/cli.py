@@ -212,8 +212,6 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack, limits:
         child.exit_code = child.become()
         return True
     json_out = _opened(options.json_out, stack)
-    if not options.df_out and (options.df_suffix or options.df_filetype != "csv"):
-        log("--df-suffix and --df-filetype have no effect without --df-out")
     if options.power_limit or options.clock:
         child.take_signals()  # so that a signal ends the run by a way that restores limits
     in_force = limited(options, limits)

@@ -180,7 +180,7 @@ WRONG_ANSWERS |= {"answers_below", "load_wrong", "prompt_unread"}
 NOT_RANKED = WRONG_ANSWERS | {"acceptance_differs", "cache_impossible", "perplexity_high", "perplexity_low"}
 NOT_RANKED |= {"learns_worse", "learns_faster", "learning_unknown", "learning_short"}
 NOT_RANKED |= {"no_logprobs", "answers_unknown", "answers_empty", "perplexity_unknown", "acceptance_unknown"}
-NOT_RANKED |= {"one_seed", "divided_device", "no_ecc", "compute_prohibited", "ended_by_scheduler"}
+NOT_RANKED |= {"one_seed", "divided_device", "no_ecc", "ended_by_scheduler"}
 NOT_RANKED |= {"shared", "throttled"}  # a few per cent of throttling are no reason: see results.points.judged
 NOT_RANKED |= {"events_differ", "steps_differ", "speculation_undeclared"}
 
@@ -202,7 +202,6 @@ KINDS: Mapping[str, Kind] = {
         "not the workload of the comparison: smaller samples",
         Advice(1, "Runs are of a smaller workload.", "Run the workload in full: these runs only try the suite"),
     ),
-    "trend": Kind("trend: steps take {change:+.0%} at the end", _UNSTEADY),
     "shift": Kind("shift: steps take {change:+.0%} after the first {first} of {steps}", _UNSTEADY),
     "outliers": Kind("outliers: {slow} of {steps} steps are slow and cost {cost:.0%} of the time", _UNSTEADY),
     "few_steps": Kind("{steps} steps are too few to check whether they are steady, {wanted} wanted", _UNSTEADY),
@@ -253,10 +252,6 @@ KINDS: Mapping[str, Kind] = {
     "no_ecc": Kind(
         "ECC is off on {device}: errors of its memory are not corrected",
         Advice(1, "A device's memory is not protected: the run is not ranked.", "Switch ECC on; repeat the run"),
-    ),
-    "compute_prohibited": Kind(
-        "the compute mode of {device} is {mode}: nothing can run on it",
-        Advice(1, "A run was on a device that lets none run, and is not ranked.", "Check its record; repeat the run"),
     ),
     "ended_by_scheduler": Kind(
         "the state of its job is {state}, and no run of that job failed",

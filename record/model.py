@@ -384,13 +384,6 @@ class FileReads(Reads):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FolderReads(Reads):
-    """Reads of all files in one folder."""
-
-    path: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class WindowReads(Part):
     """Reads in the windows of one kind."""
 
@@ -426,7 +419,6 @@ class JobReads(Part):
     data: Annotated[Reads, "of the files that steps read"]
     windows: dict[str, WindowReads]
     files: list[FileReads]
-    folders: list[FolderReads]
     over_time: list[ReadsOverTime]
 
 
@@ -472,11 +464,6 @@ class Figure(Numbers):
     bytes: Annotated[Amount, "of a message"] = None
     seconds: Annotated[Amount, "of a message"] = None
     ranks: Annotated[Whole, "devices that share it"] = 1
-    power_kind: Text = None
-    power_scope: Text = None
-    per_w: Annotated[Amount, "of the power in the same time"] = None
-    per_w_half_width: Amount = None
-    no_power: Annotated[str, "why the power is null"] = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -538,7 +525,6 @@ class Copy(Part):
 
     copy: Annotated[Whole, "its number, from 1"]
     rate: Annotated[KnownAmount, "work per second"]
-    energy_J: Annotated[Amount, "over the common window, by sensors of its devices alone"] = None  # noqa: N815
     windows: list[Window] = _list()
 
 

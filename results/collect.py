@@ -9,26 +9,23 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from jpwr.errors import JpwrError
 from record.causes import cause
 from record.derivation import derive
-from record.model import Device, Json, Record, Window, as_json, changed
+from record.model import Json, Record, as_json, changed
+from record.parts import windows_of
 from results.find.jube_row import point_of, write_row
 from results.find.records import RESULT_NAME, RecordError, read_record, write_record
 from results.join.channels import EnergyError
-from results.join.checkpoints import energy_per_checkpoint
-from results.join.copies import check_copies, copy_folder, copy_folders, failed_copy, of_copy, together, with_energies
-from results.join.energy import energy_of
-from results.join.figures import with_power
+from results.join.copies import copy_folder, copy_folders, failed_copy, of_copy, refuse_idle, together
+from results.join.energy import energy_of, energy_per_checkpoint
 from results.join.hosts import energy_of_roles, with_hosts
 from results.join.nodes import TRACES, TraceSums, read_sums
 from results.join.reads import reads_of
 
 RECORD_NAME = "record.json"
 JOB_ERRORS = "job.err"
-Placed = TypeVar("Placed", Window, Device)
 SCHEDULERS = ("slurm", "kubernetes")  # keys under which they describe a job
 
 
@@ -44,44 +41,35 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     try:
         if options.exit_code is None:
-            result = collect(options.folder)
+            run = _joined(options.folder, read_sums)
         else:
-            result = failed_result(options.folder, options.exit_code, options.reason)
-        write_record(result, options.folder / RESULT_NAME)
+            run = _failed(options.folder, options.exit_code, options.reason)
+        write_record(run, options.folder / RESULT_NAME)
         write_row(point_of(options.folder))
     except (RecordError, OSError) as error:
         print(f"collect: {error}", file=sys.stderr)
         return 1
-    for note in (result.get("energy") or {}).get("notes", []):
+    for note in run.energy.notes if run.energy else [run.error] if run.error else []:
         print(f"collect: {note}", file=sys.stderr)
-    if result["status"] != "ok":
-        print(f"collect: {result['error']}", file=sys.stderr)
-        return 1
-    return 0
+    return 0 if run.is_good else 1
 
 
 def collect(folder: Path, read: Callable[[Path, Record], list[TraceSums]] = read_sums) -> Json:
     """Return a result as its file has it: the record with its energy and reads.
 
-    A run without energy has failed, with the reason in `error`.
+    A run that failed has neither. A run without energy has failed, with the reason in `error`.
     """
     result: Json = as_json(_joined(folder, read))
     return result
 
 
 def _joined(folder: Path, read: Callable[[Path, Record], list[TraceSums]]) -> Record:
-    planned = Record.of(read_record(folder / RESULT_NAME)) if (folder / RESULT_NAME).exists() else None
-    copies = [_recorded(one) for one in copy_folders(folder, planned)]
-    bad = next((number for number, copy in enumerate(copies, 1) if not copy.is_good), 0)
-    if bad:
-        return of_copy(bad, copies[bad - 1], planned)
-    try:
-        run = together(copies) if copies else _recorded(folder)
-        check_copies(folder, copies, planned, run)
-    except EnergyError as error:
-        first = changed(copies[0] if copies else run, status="failed", error=str(error))
-        return of_copy(1, first, planned)
-    run = _of_job(_with_numbered_nodes(run), planned)
+    planned = _record_in(folder / RESULT_NAME) if (folder / RESULT_NAME).exists() else Record.of({})
+    copies = [derive(_record_in(copy / RECORD_NAME)) for copy in copy_folders(folder, planned)]
+    run = together(folder, copies, planned) if copies else derive(_record_in(folder / RECORD_NAME))
+    run = _of_job(run, planned)
+    if not run.is_good:
+        return run
     if (elsewhere := run.serving.elsewhere) and not run.option("run.hosts"):
         print(
             f"collect: no energy: the server runs on {elsewhere}, and this node's sensors do not see it: give --hosts",
@@ -89,61 +77,47 @@ def _joined(folder: Path, read: Callable[[Path, Record], list[TraceSums]]) -> Re
         )
         return run
     try:
+        _refuse_two_nodes_of_one_name(run)
         if elsewhere:
             run = with_hosts(run, sorted(folder.glob(TRACES)))
-        run = _with_energy(run, copies, read(folder, run), planned)
+        traces = read(folder, run)
+        if copies:
+            refuse_idle(run.devices, traces)
+        run = derive(_with_energy(run, traces, planned))
     except (EnergyError, JpwrError) as error:
-        reason = "; ".join(filter(None, [run.error, f"no energy: {error}"]))
-        run = changed(run, error=reason, status="failed" if run.is_good else run.status)
+        run = changed(run, status="failed", error=f"no energy: {error}")
     try:
-        if (reads := reads_of(run, folder)) is not None:
+        if reads := reads_of(run, folder):
             run = changed(run, io=reads)
     except JpwrError as error:  # a run is complete without its reads
         print(f"collect: the result has no reads of files: {error}", file=sys.stderr)
     return run
 
 
-def _recorded(folder: Path) -> Record:
-    return derive(Record.of(read_record(folder / RECORD_NAME)))
+def _refuse_two_nodes_of_one_name(run: Record) -> None:
+    boots = {window.hostname: window.boot_id for window in run.windows}
+    if odd := [window.hostname for window in run.windows if window.boot_id != boots[window.hostname]]:
+        raise EnergyError(f"two nodes are called {odd[0]}: give each node a host name of its own")
 
 
-def _with_energy(run: Record, copies: Sequence[Record], traces: Sequence[TraceSums], planned: Record | None) -> Record:
+def _record_in(path: Path) -> Record:
+    return Record.of(read_record(path))
+
+
+def _with_energy(run: Record, traces: Sequence[TraceSums], planned: Record) -> Record:
     """Return a run with its energies; raises EnergyError or JpwrError if the traces do not give them."""
-    energy, notes = energy_of(run, traces, "measured"), list[str]()
-    if "effective" in {window.kind for window in run.windows}:
+    energy = energy_of(run, traces, "measured")
+    if windows_of(run, "effective"):
         run = changed(run, energy_effective=energy_of(run, traces, "effective"))
     per_checkpoint, notes = energy_per_checkpoint(run, traces)
-    more = per_checkpoint | (energy_of_roles(run, energy) if run.serving else {})
-    if planned is not None and "site" in vars(planned):
-        more["site"] = vars(planned)["site"]
-    run = changed(run, energy=changed(energy, notes=[*energy.notes, *notes], **more))
-    if run.node_check:
-        run = with_power(run, traces)
-    return derive(with_energies(run, copies, traces)) if copies else run
+    of_roles = energy_of_roles(run, energy) if run.serving else {}
+    site = {"site": vars(planned)["site"]} if "site" in vars(planned) else {}
+    return changed(run, energy=changed(energy, notes=[*energy.notes, *notes], **per_checkpoint, **of_roles, **site))
 
 
-def _with_numbered_nodes(record: Record) -> Record:
-    """Number the nodes that share a host name: their kernels' boot ids differ, and ranks are counted by node."""
-    boots: dict[str, list[str]] = {}
-    for window in record.windows:
-        if window.boot_id not in (boot_ids := boots.setdefault(window.hostname, [])):
-            boot_ids.append(window.boot_id)
-    windows = [_numbered(one, boots[one.hostname].index(one.boot_id)) for one in record.windows]
-    devices = {id(one): one for one in record.devices}
-    for hostname, boot_ids in boots.items():
-        own = sorted((one for one in record.devices if one.hostname == hostname), key=lambda device: device.rank)
-        for index, device in enumerate(own):
-            devices[id(device)] = _numbered(device, index * len(boot_ids) // len(own))
-    return changed(record, windows=windows, devices=list(devices.values()))
-
-
-def _numbered(part: Placed, number: int) -> Placed:
-    return changed(part, hostname=f"{part.hostname}#{number + 1}") if number else part
-
-
-def _of_job(run: Record, planned: Record | None) -> Record:
+def _of_job(run: Record, planned: Record) -> Record:
     """Return a run with its scheduler's facts about the job; only the scheduler may know the image's digest."""
-    facts = {key: value for key, value in vars(planned or Record.of({})).items() if key in SCHEDULERS}
+    facts = {key: vars(planned)[key] for key in SCHEDULERS if key in vars(planned)}
     run = changed(run, **facts)
     digest = facts.get("kubernetes", {}).get("image_digest")
     if not digest or not run.provenance:
@@ -154,19 +128,23 @@ def _of_job(run: Record, planned: Record | None) -> Record:
 
 def failed_result(folder: Path, exit_code: int, reason: str) -> Json:
     """Return the result of a failed job, with the reason in `error`, from the files that it left."""
+    result: Json = as_json(_failed(folder, exit_code, reason))
+    return result
+
+
+def _failed(folder: Path, exit_code: int, reason: str) -> Record:
     copy, its_code = failed_copy(folder)
     where = copy_folder(folder, copy)
     if copy:
         exit_code, reason = its_code, ""
-    planned = Record.of(read_record(folder / RESULT_NAME))
+    planned = _record_in(folder / RESULT_NAME)
     try:
-        result = Record.of(read_record(where / RECORD_NAME))
+        run = _record_in(where / RECORD_NAME)
     except RecordError:
-        result = planned
-    if result.status in ("ok", "unfinished"):
-        result = changed(result, status="failed", error=reason or cause(exit_code, where / JOB_ERRORS))
-    found: Json = as_json(of_copy(copy, result, planned) if copy else result)
-    return found
+        run = planned
+    if run.status in ("ok", "unfinished"):
+        run = changed(run, status="failed", error=reason or cause(exit_code, where / JOB_ERRORS))
+    return of_copy(planned, run, f"copy {copy}: {run.error}") if copy else run
 
 
 if __name__ == "__main__":

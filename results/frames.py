@@ -9,7 +9,6 @@ from __future__ import annotations
 import statistics
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from record.parts import sensor_channels
 from record.values import value_at
 from results.files.quantities import QUANTITIES
 from results.load import load
-from results.points.operating import limited_percent, limits_of, unsettled
+from results.points.operating import limits_of
 from results.points.repeats import PointResults, by_point
 from results.points.sensors import accuracy_text, sampling_share
 from results.verdicts.power_level import lowest_level, power_level
@@ -53,35 +52,24 @@ TYPES = {"text": "string", "count": "Int64", "number": "Float64", "answer": "boo
 
 def _peak_memory(records: Sequence[Record]) -> float | None:
     known = [device.peak_memory_bytes for record in records for device in record.devices]
-    return max((value for value in known if value), default=None)
-
-
-def _level(record: Record) -> int | None:
-    level = power_level(record)
-    return level.level if level else None
+    return max(filter(None, known), default=None)
 
 
 # Quantities of a run that are no value of its record.
 OF_RUN: Mapping[str, Callable[[Record], Any]] = {
     "peak_memory_bytes": lambda record: _peak_memory([record]),
     "energy_grade": grade,
-    "power_level": _level,
+    "power_level": lambda record: (level := power_level(record)) and level.level,
 }
-
-
-def _mfu_percent(point: PointResults) -> float | None:
-    mfu = point.value("metrics.mfu")
-    return None if mfu is None else 100.0 * mfu
 
 
 def _energy_kinds(point: PointResults) -> str:
     return " and ".join(sorted({kind for record in point.good if (kind := energy_kind(record))}))
 
 
-def sampling_percent(point: PointResults) -> float | None:
+def _sampling_percent(point: PointResults) -> float | None:
     """Return the largest half-width of the runs' energies by sampling and counter, in percent."""
-    shares = [share for record in point.good if (share := sampling_share(record)) is not None]
-    return 100 * max(shares) if shares else None
+    return max((100 * share for record in point.good if (share := sampling_share(record)) is not None), default=None)
 
 
 def _accuracy(point: PointResults) -> str:
@@ -93,18 +81,12 @@ def _p95_over_median_percent(point: PointResults) -> float | None:
     return 100 * (slow / median - 1) if median and slow else None
 
 
-def _peak_memory_gib(point: PointResults) -> float | None:
-    peak = _peak_memory(point.good)
-    return peak / GIB if peak else None
-
-
 def _clocks(point: PointResults) -> list[Clocks]:
-    channels = [channel for record in point.good for channel in sensor_channels(record)]
-    return [channel.clocks for channel in channels if channel.clocks]
+    return [channel.clocks for record in point.good for channel in sensor_channels(record)]
 
 
 def _clock_mhz(point: PointResults) -> float | None:
-    known = [mhz for clocks in _clocks(point) if (mhz := clocks.mean_mhz)]
+    known = [clocks.mean_mhz for clocks in _clocks(point) if clocks.mean_mhz]
     return statistics.fmean(known) if known else None
 
 
@@ -116,14 +98,12 @@ def _throttled_percent(point: PointResults) -> float | None:
 
 def level_words(records: Sequence[Record]) -> str | None:
     """Return the lowest level of the records' energies in words."""
-    level = lowest_level(records)
-    return level.words if level else None
+    return (level := lowest_level(records)) and level.words
 
 
 def lacking_words(records: Sequence[Record]) -> str | None:
     """Return what the records' energies lack for the level above the lowest."""
-    level = lowest_level(records)
-    return joined(level.lacking) if level else None
+    return (level := lowest_level(records)) and joined(level.lacking)
 
 
 def status(point: PointResults) -> str:
@@ -134,50 +114,46 @@ def status(point: PointResults) -> str:
     return f"{len(point.bad)} of {len(point.good) + len(point.bad)} {bad}" if point.good else bad
 
 
-def _text(reason: object) -> str | None:
-    return None if reason is None else str(reason)
-
-
-# Quantities of a point that are not the median of a number of its runs.
+# Facts that the runs of a point share, or a run that failed states for it.
+SHARED = (
+    *("system", "benchmark", "model", "data", "sample", "in/out", "devices", "global_batch", "concurrency"),
+    *("precision", "work_unit"),
+)
+# Other quantities of a point that are not the median of a number of its runs.
 OF_POINT: Mapping[str, Callable[[PointResults], Any]] = {
-    "system": attrgetter("system"),
-    "benchmark": attrgetter("point.benchmark"),
-    "model": attrgetter("point.model"),
-    "data": attrgetter("point.data"),
-    "sample": attrgetter("point.sample"),
-    "in/out": attrgetter("point.sample"),
-    "devices": attrgetter("point.devices"),
-    "global_batch": attrgetter("point.global_batch"),
-    "concurrency": attrgetter("point.global_batch"),
-    "precision": attrgetter("precision"),
-    "work_unit": attrgetter("any.work_unit"),
     "variant": lambda point: [text for text in point.variant if text != point.precision],
     "status": status,
     "runs": lambda point: len(point.good),
-    "mfu_percent": _mfu_percent,
-    "sampling_percent": sampling_percent,
+    "mfu_percent": lambda point: (mfu := point.value("metrics.mfu")) and 100 * mfu,
+    "sampling_percent": _sampling_percent,
     "sensor_accuracy": _accuracy,
     "energy": _energy_kinds,
     "p95_over_median_percent": _p95_over_median_percent,
-    "peak_memory_gib": _peak_memory_gib,
+    "peak_memory_gib": lambda point: (peak := _peak_memory(point.good)) and peak / GIB,
     "clock_mhz": _clock_mhz,
     "throttled_percent": _throttled_percent,
     "power_limit_w": lambda point: limits_of(point.any).power_w,
     "clock_limit_mhz": lambda point: limits_of(point.any).clock_mhz,
-    "power_limited_percent": limited_percent,
-    "unsettled": unsettled,
-    "not_ranked": lambda point: _text(why_left_out(point)) if point.good else None,
-    "energy_not_ranked": lambda point: _text(why_not_ranked(point)) if point.good else None,
+    "not_ranked": lambda point: str(why) if point.good and (why := why_left_out(point)) else None,
+    "energy_not_ranked": lambda point: str(why) if point.good and (why := why_not_ranked(point)) else None,
     "power_level": lambda point: level_words(point.good),
     "next_level": lambda point: lacking_words(point.good),
 }
 OF_ALL_RUNS = ("not_ranked", "energy_not_ranked", "next_level")  # of a point, which each of its good runs shares
 
 
-def of_run(name: str, record: Record, point: PointResults | None = None) -> Any:
-    """Return a quantity of a run, which is of a point; None for a measured value of a run that is not good."""
+def of_runs(names: Iterable[str], records: Sequence[Record]) -> dict[str, list[Any]]:
+    """Return quantities of runs by name; None for a measured value of a run that is not good."""
+    of_points: dict[int, dict[str, Any]] = {}
+    for point in by_point(records):
+        shared = {name: OF_POINT[name](point) for name in OF_ALL_RUNS}
+        of_points |= {id(record): shared for record in point.good}
+    return {name: [_of_run(name, record, of_points.get(id(record), {})) for record in records] for name in names}
+
+
+def _of_run(name: str, record: Record, of_its_point: Mapping[str, Any]) -> Any:
     if name in OF_ALL_RUNS:
-        return OF_POINT[name](point) if point and record.is_good else None
+        return of_its_point.get(name)
     if name in OF_RUN:
         return OF_RUN[name](record)
     path = QUANTITIES[name].path
@@ -186,12 +162,10 @@ def of_run(name: str, record: Record, point: PointResults | None = None) -> Any:
 
 def of_point(name: str, point: PointResults) -> Any:
     """Return a quantity of a point: of a measured one, the median of its runs."""
-    return OF_POINT[name](point) if name in OF_POINT else point.value(QUANTITIES[name].path)
-
-
-def points_of_runs(records: Sequence[Record]) -> dict[int, PointResults]:
-    """Return the point of each good run, by its identity."""
-    return {id(record): point for point in by_point(records) for record in point.good}
+    if name in OF_POINT:
+        return OF_POINT[name](point)
+    path = QUANTITIES[name].path
+    return value_at(point.any, path) if name in SHARED else point.value(path)
 
 
 def frame(*folders: str | Path, meters: Sequence[str | Path] = (), references: Sequence[str | Path] = ()) -> DataFrame:
@@ -209,11 +183,7 @@ def frame(*folders: str | Path, meters: Sequence[str | Path] = (), references: S
 
 def runs_frame(records: Sequence[Record]) -> DataFrame:
     """Return the data frame of runs: a row for each."""
-    points = points_of_runs(records)
-    columns = {
-        name: [of_run(name, record, points.get(id(record))) for record in records] for name in _names(RUN, OF_ALL_RUNS)
-    }
-    return _typed(columns, RUN)
+    return _typed(of_runs(_names(RUN, OF_ALL_RUNS), records), RUN)
 
 
 def points_frame(results: Sequence[PointResults], others: Iterable[str] | None = None) -> DataFrame:
@@ -223,12 +193,16 @@ def points_frame(results: Sequence[PointResults], others: Iterable[str] | None =
     """
     columns: dict[str, list[Any]] = {}
     for name in _names(POINT, OF_POINT) if others is None else dict.fromkeys([*POINT, *others]):
-        columns[name] = [of_point(name, point) for point in results]
-        if name not in OF_POINT and QUANTITIES[name].path.startswith(MEASURED):
-            estimates = [point.estimate(QUANTITIES[name].path) for point in results]
-            ends = [estimate.interval if estimate else None for estimate in estimates]
-            for end, at in (("low", 0), ("high", 1)):
-                columns[f"{name}_{end}"] = [interval[at] if interval else None for interval in ends]
+        path = QUANTITIES[name].path
+        if name in OF_POINT or not path.startswith(MEASURED):
+            columns[name] = [of_point(name, point) for point in results]
+            continue
+        estimates = [point.estimate(path) for point in results]
+        pairs = zip(estimates, results, strict=True)
+        columns[name] = [estimate.value if estimate else point.value(path) for estimate, point in pairs]
+        ends = [estimate.interval if estimate else None for estimate in estimates]
+        for end, at in (("low", 0), ("high", 1)):
+            columns[f"{name}_{end}"] = [interval[at] if interval else None for interval in ends]
     return _typed(columns, POINT)
 
 
@@ -249,29 +223,15 @@ def _typed(columns: Mapping[str, Sequence[Any]], always: Iterable[str]) -> DataF
         known = [value for value in values if value not in (None, "", (), [])]
         if not (known or name in always):
             continue
-        kind = _kind(name, known)
-        texts = [", ".join(value) if isinstance(value, list | tuple) else value for value in values]
-        if kind == "text":
-            texts = [None if value in (None, "") and name not in always else value for value in texts]
-        series = pandas.Series(texts, dtype="object")
-        if kind == "time":
-            series = pandas.to_datetime(series, utc=True, errors="coerce")
-        elif kind == "text":
-            series = series.map(lambda value: value if value is None else str(value))
-        typed[name] = series.astype(TYPES[kind])
+        kind = QUANTITIES[name].kind if name in QUANTITIES else "number"
+        if kind in ("text", "time") or any(isinstance(value, str) for value in known):  # a point's level is in words
+            values = [", ".join(value) if isinstance(value, list | tuple) else value for value in values]
+            values = [None if value is None or (value == "" and name not in always) else str(value) for value in values]
+            kind = "time" if kind == "time" else "text"
+        series = pandas.Series(values, dtype="object")
+        typed[name] = pandas.to_datetime(series, utc=True, errors="coerce") if kind == "time" else series
+        typed[name] = typed[name].astype(TYPES[kind])
     return pandas.DataFrame(typed)
-
-
-def _kind(name: str, known: Sequence[Any]) -> str:
-    """Return the kind of a column: as the catalogue states it, and for its other numbers by their values."""
-    quantity = QUANTITIES.get(name)
-    stated = quantity.kind if quantity else "number"
-    are_numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)
-    if stated == "text" and known and are_numbers:
-        return "count" if all(isinstance(value, int) for value in known) else "number"
-    if stated == "text" and quantity and quantity.form and not known:
-        return "number"
-    return stated if are_numbers or stated not in ("count", "number") else "text"
 
 
 def alike(frame: DataFrame, *values: str) -> Iterator[tuple[str, DataFrame]]:
@@ -288,10 +248,10 @@ def alike(frame: DataFrame, *values: str) -> Iterator[tuple[str, DataFrame]]:
     keys += ["energy", "energy_not_ranked"] if of_energy else []
     groups = [(key, group) for key, group in frame.groupby(keys, sort=False, dropna=False) if len(group) > 1]
     for key, group in groups:
-        shared = {name: str(value) for name, value in zip(keys, key, strict=True) if isinstance(value, str | int)}
-        why = shared.get("not_ranked") or shared.get("energy_not_ranked")
-        words = [shared.get("precision", ""), shared.get("energy", ""), f"not ranked: {why}" if why else ""]
-        words.append("copies that fill nodes" if "copies" in shared else "")
+        shared = {name: value for name, value in zip(keys, key, strict=True) if isinstance(value, str | int)}
+        why = [f"not ranked: {shared[name]}" for name in ("not_ranked", "energy_not_ranked") if name in shared][:1]
+        words = [str(shared[name]) for name in ("precision", "energy") if name in shared] + why
+        words += ["copies that fill nodes"] if "copies" in shared else []
         yield ", ".join(filter(None, words)) if len(groups) > 1 or of_energy or why else "", group
 
 

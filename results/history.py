@@ -6,12 +6,11 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 from typing import NamedTuple
 
+from record.parts import sensor_channels
 from record.values import count, epoch_s, grouped
 from results.find.records import Record
 from results.points.estimate import Estimate
-from results.points.operating import limits_of
-from results.points.repeats import Point, point_of, variant_of
-from results.points.setups import work_of
+from results.points.facts import Point, as_key, choices_of, facts_of, point_of
 from results.verdicts.compare import METRICS, compare
 from results.verdicts.outcome import Outcome, judge
 
@@ -56,13 +55,14 @@ def series_of(records: Iterable[Record]) -> list[list[Timed]]:
     known = ((epoch_s(record.provenance.created), record) for record in records)
     timed = [Timed(time_s, record) for time_s, record in known if time_s is not None]
 
-    def same(run: Timed) -> tuple[object, ...]:
-        record = run.record
-        is_set = record.energy is not None and any(one.limits.limits_set_by for one in record.energy.channels)
-        work = tuple(sorted(work_of(record).items()))
-        return record.system, point_of(record), variant_of(record), work, limits_of(record) if is_set else None
+    return list(grouped(sorted(timed, key=lambda run: run.time_s), lambda run: _series(run.record)).values())
 
-    return list(grouped(sorted(timed, key=lambda run: run.time_s), same).values())
+
+def _series(record: Record) -> tuple[object, ...]:
+    """Return what is equal for the runs of a series: limits that it set itself are among it."""
+    facts = facts_of(record)
+    is_set = any(channel.limits.limits_set_by for channel in sensor_channels(record))
+    return *facts[:3], as_key(facts.work), as_key(facts.limits) if is_set else ()
 
 
 def changes_of(records: Iterable[Record], number: int, since_s: float, threshold: float) -> list[Change]:
@@ -86,7 +86,7 @@ def _changes(
     any_run: Record, first: Sequence[Timed], last: Sequence[Timed], failed: int, threshold: float
 ) -> list[Change]:
     reasons = [f"its last {count(failed, 'run')} failed"] if failed else []
-    place = any_run.system, point_of(any_run), variant_of(any_run)
+    place = any_run.system, point_of(any_run), choices_of(any_run)
     if min(len(first), len(last)) < FEWEST:
         reasons.append(f"{len(first)} first and {count(len(last), 'last run')}, at least {FEWEST} of each are needed")
         return [Change(*place, METRICS[0][0], None, Outcome.UNDECIDED, "", reasons)]

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 from jpwr.messages import near
 from record.findings import finding
+from record.model import changed
 from record.values import value_at
 from results.achievable import with_achievable
 from results.files.quantities import QUANTITIES, Quantity
 from results.find.records import Found, Record, RecordError, Skipped, find_records
 from results.join.meter import read_meter, with_meter
-from results.points.learning import REFERENCES, read_references, with_learnt
+from results.points.learning import REFERENCES, learnt_of, read_references
 from results.verdicts.cost import Costs
 from results.verdicts.nodes import is_check
 from results.verdicts.provisioned import sources_of, with_provisioned
@@ -83,7 +84,8 @@ def find(folders: Sequence[Path], why_empty: Callable[[Path], str] = no_result) 
 def derived(records: Sequence[Record], references: Sequence[Path] = ()) -> list[Record]:
     """Return records with what their losses show."""
     known = read_references(REFERENCES, *references)
-    return [with_learnt(record, known) for record in records]
+    verdicts = ((record, learnt_of(record, known)) for record in records)
+    return [changed(record, learnt=learnt) if learnt else record for record, learnt in verdicts]
 
 
 def below(folder: Path, records: Sequence[Record]) -> list[Record]:

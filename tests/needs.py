@@ -45,13 +45,19 @@ def need(*programs: str) -> None:
         not_run(" ".join(missing))
 
 
-def package(module: str, name: str) -> ModuleType:
+def package(module: str, name: str, parts: str = "report frames dev") -> ModuleType:
     """Return a module of a package that only tests need; skip the test without it."""
     try:
         return importlib.import_module(module)
     except ImportError:
-        not_run(f"the package {name}: scripts/setup.sh report frames dev installs it")
+        not_run(f"the package {name}: scripts/setup.sh {parts} installs it")
         raise
+
+
+def need_root(why: str) -> None:
+    """Skip the test unless root runs it, for a reason."""
+    if os.getuid():
+        not_run(f"root, {why}: run the tests as root")
 
 
 def need_real_processor(why: str) -> None:

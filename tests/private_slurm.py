@@ -147,19 +147,6 @@ def _configure(folder: Path, name: str, user: str, accounting_port: int) -> None
     (folder / name / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nIgnoreSystemd=yes\n")
 
 
-def restart_without_jobs(environ: dict[str, str], name: str) -> dict[str, str]:
-    """Restart the controller of a cluster, which counts its jobs from 1 again; returns the cluster's environment."""
-    folder = Path(environ["SLURM_CONF"]).parents[1] / name
-    pid, environ = int((folder / "slurmctld.pid").read_text()), {**environ, "SLURM_CONF": str(folder / "slurm.conf")}
-    os.kill(pid, signal.SIGTERM)
-    _until(lambda: not Path(f"/proc/{pid}").exists(), folder)
-    for path in (folder / "state").glob("job_state*"):
-        path.unlink()
-    subprocess.run(["slurmctld"], env=environ, check=True, capture_output=True)
-    _until(lambda: _idle_nodes(environ) == NODES, folder)
-    return environ
-
-
 def _start_cluster(folder: Path, counters: Path) -> None:
     environ = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "PATH": PATH}
     below = [] if os.getuid() else ["unshare", "-m", "sh", "-c", UNDER_COUNTERS.format(counters=counters), "-"]

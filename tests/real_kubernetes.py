@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import yaml
 
 from tests.conftest import SMALL, InCheckout, made_up_system, make_checkout, run_in_place_of_training
 from tests.private_kubernetes import PAUSE, missing_programs, private_kubernetes
-from tests.test_containers import PACKAGES, PODMAN, SITE_PACKAGES, STORAGE
+from tests.test_containers import SITE_PACKAGES, with_base
 from tests.waiting import NEVER_S, PATIENCE_S, until
 
 BUILT = Path(os.environ.get("CARAML_KUBERNETES_PROGRAMS", "build/kubernetes")).absolute()
@@ -61,25 +60,15 @@ spec: {{accessModes: [ReadWriteOnce], storageClassName: none, resources: {{reque
 def images(tmp_path_factory):
     """Archives of an image with Debian's Python, and of what holds a pod together."""
     folder = tmp_path_factory.mktemp("images")
-    (folder / "containers.conf").write_text(PODMAN)
-    (folder / "storage.conf").write_text(STORAGE.format(folder=folder))
-    environ = {
-        **os.environ,
-        "CONTAINERS_CONF": str(folder / "containers.conf"),
-        "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
-    }
-    codename = re.search(r"VERSION_CODENAME=(\w+)", Path("/etc/os-release").read_text())[1]
     base = str(folder / "base.tar")
     change = ["--change", f"ENV PYTHONPATH={SITE_PACKAGES}", "--change", f"ENV PATH={os.defpath}"]
-    for command in (
-        ["mmdebstrap", "--quiet", "--variant=extract", f"--include={PACKAGES}", codename, base],
+    with_base(
+        folder,
         ["podman", "import", "--quiet", *change, base, f"{IMAGE}:1"],
         ["podman", "import", "--quiet", "--change", 'CMD ["/bin/sleep", "infinity"]', base, PAUSE],
         ["podman", "save", "--quiet", "-o", str(folder / "cpu.tar"), f"{IMAGE}:1"],
         ["podman", "save", "--quiet", "-o", str(folder / "pause.tar"), PAUSE],
-    ):
-        done = subprocess.run(command, env=environ, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+    )
     return [folder / "cpu.tar", folder / "pause.tar"]
 
 
@@ -172,19 +161,6 @@ def test_the_runs_of_a_point_follow_each_other_and_stay_where_they_are_asked_for
     assert not sweep.left_behind()
 
 
-def test_what_failed_is_submitted_again(cluster, checkout, jube_command):
-    program = f"exec python3 {checkout}/tests/quick_run.py"
-    run_in_place_of_training(checkout, f"bash -c '[ -e {checkout}/good ] && {program}'")
-    sweep = Sweep(jube_command, checkout, cluster)
-    assert sweep.wait("--keep").returncode == 1
-    first = sweep.job
-    (checkout / "good").touch()
-    done = sweep.wait("--retry-failed")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert sweep.job != first
-    assert not sweep.left_behind()
-
-
 def delete_the_job(sweep):
     sweep.until_it_runs()
     sweep.call("kubectl", "delete", "job", sweep.job)
@@ -226,9 +202,7 @@ def test_what_kubernetes_ends_is_a_failed_row(name, cluster, checkout, jube_comm
 
 
 REFUSED = {
-    "no claim": ({"CARAML_KUBERNETES_CLAIM": ""}, "kubernetes_claim in site.yaml is empty"),
     "no such claim": ({"CARAML_KUBERNETES_CLAIM": "none"}, '"none" not found'),
-    "not on the claim": ({"CARAML_KUBERNETES_CLAIM_PATH": "/elsewhere"}, "which is not on the claim"),
     "no such namespace": ({"CARAML_KUBERNETES_NAMESPACE": "none"}, "not found"),
     "no cluster": ({"KUBECONFIG": "/none"}, "Kubernetes does not answer"),
 }
@@ -237,8 +211,6 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_the_cluster_cannot_do_is_refused_before_anything_is_submitted(name, cluster, checkout, jube_command):
     environ, words = REFUSED[name]
-    site = (checkout / "site.yaml").read_text()
-    (checkout / "site.yaml").write_text(site.replace("kubernetes_claim: work\n", "") if name == "no claim" else site)
     sweep = Sweep(jube_command, checkout, cluster, **environ)
     assert sweep.started.returncode != 0
     assert words in sweep.started.stdout + sweep.started.stderr

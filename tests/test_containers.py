@@ -20,7 +20,7 @@ from caraml.machine.images import definition, image_path, make_image, read_image
 from results.files.systems import read_systems
 from results.find.records import RecordError
 from tests.conftest import SMALL, made_up_system, make_checkout
-from tests.needs import need
+from tests.needs import need, need_root
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
@@ -46,11 +46,8 @@ BLOCK = made_up_system(
 )
 
 
-@pytest.fixture(scope="module")
-def environ(tmp_path_factory):
-    """The environment of podman and charliecloud with a store of their own, which holds an image of Debian's Python."""
-    need("podman", "runc", "ch-run", "ch-image", "mmdebstrap")
-    folder = tmp_path_factory.mktemp("containers")
+def with_base(folder: Path, *commands: list[str], **more: str) -> dict[str, str]:
+    """Make base.tar, an image of Debian's Python, and run commands; return the environment of podman in that folder."""
     (folder / "containers.conf").write_text(PODMAN)
     (folder / "storage.conf").write_text(STORAGE.format(folder=folder))
     found = {
@@ -58,22 +55,26 @@ def environ(tmp_path_factory):
         "PATH": f"/usr/bin:{os.environ['PATH']}",
         "CONTAINERS_CONF": str(folder / "containers.conf"),
         "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
-        "CH_IMAGE_STORAGE": str(folder / "ch"),
-        "USER": os.environ.get("USER", "root"),
-        "BASE_IMAGE": str(folder / "base.tar"),
+        **more,
     }
     codename = re.search(r"VERSION_CODENAME=(\w+)", Path("/etc/os-release").read_text())[1]
-    base = found["BASE_IMAGE"]
     hook = 'touch "$1/etc/passwd" "$1/etc/group" "$1/etc/hosts" "$1/etc/resolv.conf"'  # charliecloud mounts over them
     packages = ["--variant=extract", f"--include={PACKAGES}", f"--extract-hook={hook}"]
-    for command in (
-        ["mmdebstrap", "--quiet", *packages, codename, base],
-        ["podman", "import", "--quiet", base, "localhost/caraml-base:1"],
-        ["ch-image", "import", base, "localhost/caraml-base:1"],
-    ):
+    for command in (["mmdebstrap", "--quiet", *packages, codename, str(folder / "base.tar")], *commands):
         done = subprocess.run(command, env=found, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
     return found
+
+
+@pytest.fixture(scope="module")
+def environ(tmp_path_factory):
+    """The environment of podman and charliecloud with a store of their own, which holds an image of Debian's Python."""
+    need("podman", "runc", "ch-run", "ch-image", "mmdebstrap")
+    folder = tmp_path_factory.mktemp("containers")
+    more = {"CH_IMAGE_STORAGE": str(folder / "ch"), "USER": os.environ.get("USER", "root")}
+    more["BASE_IMAGE"] = base = str(folder / "base.tar")
+    imports = (["podman", "import", "--quiet"], ["ch-image", "import"])
+    return with_base(folder, *([*one, base, "localhost/caraml-base:1"] for one in imports), **more)
 
 
 @pytest.fixture(scope="module")
@@ -105,8 +106,7 @@ exec unshare -m sh -c '
 @pytest.fixture(scope="module")
 def apptainer(environ, checkout):
     """A folder with the command `apptainer`, and an image of Debian's Python as a SIF file."""
-    if os.getuid():
-        pytest.skip("a root of its own takes root: run this test as root")
+    need_root("who may have a root folder of its own")
     folder = Path(tempfile.mkdtemp(prefix="apptainer-"))  # for a user without rights, too
     folder.chmod(0o755)
     policy = subprocess.run(["apt-cache", "policy", "bash"], capture_output=True, text=True, check=True).stdout
@@ -169,8 +169,7 @@ def test_the_workflow_trains_under_apptainer(apptainer, environ, checkout, jube_
 @pytest.fixture
 def fabric():
     """A device of a network between nodes; it is another name for /dev/null."""
-    if os.getuid():
-        pytest.skip("a device takes root: run this test as root")
+    need_root("who may make a device")
     device = Path("/dev/hfi1_caraml")
     device.unlink(missing_ok=True)  # of a run that was killed
     subprocess.run(["mknod", str(device), "c", "1", "3"], check=True)

@@ -33,7 +33,7 @@ from results.files.systems import read_systems
 from results.files.workloads import workloads
 from results.points.learning import REFERENCES, read_references
 from tests.conftest import REPOSITORY, SHIPPED, make_checkout, run_in_place_of_training
-from tests.needs import need
+from tests.needs import need, package
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
@@ -256,7 +256,7 @@ def test_figures_of_pages_are_those_of_the_code():
 
 @pytest.mark.slow  # `make docs` builds it, too
 def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path):
-    pytest.importorskip("sphinx", reason="sphinx is not installed: scripts/setup.sh docs installs it")
+    package("sphinx", "sphinx", "docs")
     build = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet"]
     done = subprocess.run(
         [*build, REPOSITORY / "docs", tmp_path], capture_output=True, text=True, cwd=REPOSITORY, timeout=PATIENCE_S

@@ -41,7 +41,7 @@ signal.pause()
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory, jube_command):
     """One whose training would take half an hour; the data is made once."""
-    block = made_up_system(devices_sweep="2", batch_sweep="8", min_measured_s="1800", power_methods="estimate")
+    block = made_up_system(devices_sweep="2", batch_sweep="8", min_measured_s=1800, power_methods="estimate")
     return make_checkout(tmp_path_factory.mktemp("interrupt") / "caraml", block, SMALL)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,11 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from caraml.schedulers import slurm as scheduler
-from caraml.schedulers.slurm import SUBMISSION, TIME_LIMIT
+from caraml.schedulers.slurm import TIME_LIMIT
 from tests.conftest import SMALL, InCheckout, made_up_system, make_checkout, run_in_place_of_training
-from tests.needs import PATH, need
-from tests.private_slurm import CLUSTERS, PROGRAMS, private_slurm, restart_without_jobs
+from tests.needs import need, need_root
+from tests.private_slurm import CLUSTERS, PROGRAMS, private_slurm
 from tests.waiting import NEVER_S, PATIENCE_S, processes, sleeper, until
 
 pytestmark = pytest.mark.long
@@ -152,21 +150,8 @@ def test_a_sweep_over_one_and_two_nodes_becomes_a_table(trained):
     assert one["provenance"]["exclusive"] == "yes"
 
 
-def test_what_each_node_reads_is_counted_once(trained):
-    one, two = (trained.result(index)["io"] for index in (0, 1))
-    for found, nodes in ((one, 1), (two, 2)):
-        assert found["coverage_percent"] > 95, found["missing"]
-        files = {file["path"] for file in found["files"]}
-        assert any("/torch/" in path for path in files)
-        profiles = [json.loads(path.read_text()) for path in trained.points()[nodes - 1].glob("io/*/profile.json")]
-        assert len(profiles) == nodes
-    # Each node loads the framework for itself.
-    assert two["job"]["bytes"] == pytest.approx(2 * one["job"]["bytes"], rel=0.2)
-
-
 def test_slurms_own_energy_of_a_job_stands_beside_ours(trained):
-    if os.getuid():
-        pytest.skip("Slurm reads counters in a place of their own only as root: run this test as root")
+    need_root("as which Slurm reads counters in a place of their own")
     for index, nodes in ((0, 1), (1, 2)):
         found = trained.result(index)["slurm"]
         elapsed = trained.call("sacct", "-X", "-n", "-P", "-o", "ElapsedRaw", "-j", found["job_id"])
@@ -176,16 +161,6 @@ def test_slurms_own_energy_of_a_job_stands_beside_ours(trained):
         assert found["consumed_energy_j"] == expected_j
         assert found["consumed_energy_wh"] * 3600 == expected_j
     assert "slurm_wh" in trained.caraml("table", str(trained.run), "--format", "csv").stdout
-
-
-@pytest.mark.slow
-def test_resnet_trains_on_two_nodes(jube_command, checkout, slurm):
-    sweep = Sweep(jube_command, checkout, {**slurm, "CARAML_DEVICES": "2"}, "resnet50", "synthetic")
-    done = sweep.wait()
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert [row[-1] for row in sweep.table()] == ["ok"]
-    assert sweep.result(0)["layout"]["num_devices"] == 2
-    assert len(sweep.result(0)["energy"]["channels"]) == 2
 
 
 @pytest.fixture(scope="module")
@@ -328,106 +303,6 @@ def test_what_failed_on_another_cluster_is_submitted_there_again_and_only_that(j
     assert "CANCELLED" in json.loads(kept.read_text())["error"]
 
 
-def test_a_job_of_a_folder_under_another_name_is_not_submitted_twice(jube_command, tmp_path, slurm):
-    checkout = make_checkout(tmp_path / "caraml", BLOCK)
-    run_in_place_of_training(checkout, f"python3 {checkout}/tests/quick_run.py")
-    environ = {**slurm, "CARAML_SBATCH": "--hold", "CARAML_DEVICES": "1"}
-    (tmp_path / "bin").mkdir()
-    losing = tmp_path / "bin" / "sbatch"  # takes the job, and loses its connection before it has the number
-    losing.write_text(f'#!/bin/sh\n{shutil.which("sbatch", path=PATH)} "$@" >{tmp_path}/taken\nexit 1\n')
-    losing.chmod(0o755)
-    losing_path = f"{losing.parent}:{slurm['PATH']}"
-    old = Sweep(jube_command, checkout, {**environ, "PATH": losing_path}, "llm", "synthetic")
-    assert (tmp_path / "taken").read_text().strip() == old.job_id(0)
-    retry = (sys.executable, "-m", "caraml", "wait", "--retry-failed", "--interval", "1", "--limit", "1")
-    job_id, name = old.job_id(0), json.loads((old.points()[0] / SUBMISSION).read_text())["name"]
-    mounted, renamed = tmp_path / "mounted", tmp_path / "renamed"
-    mounted.mkdir()
-    old.out.rename(renamed)
-    calls = [old.call(*retry, str(renamed))]
-    if not os.getuid():
-        bind = f'mount --bind {renamed} {mounted} && exec "$@"'
-        calls.append(old.call("unshare", "-m", "sh", "-c", bind, "-", *retry, str(mounted)))
-    for done in calls:
-        assert done.returncode == 3, done.stdout + done.stderr
-        assert "submitted again: 0 points" in done.stdout
-        assert "1 point: 1 queued (JobHeldUser)" in done.stdout
-    jobs = old.call("squeue", "-h", "--states=all", "-o", "%A", "--name", name).stdout
-    assert jobs.split() == [job_id]
-    # A run that now has the old name is not disturbed by the older job.
-    new = Sweep(jube_command, checkout, environ, "llm", "synthetic")
-    new.call("scontrol", "release", job_id, new.job_id(0))
-    assert new.wait().returncode == 0
-    assert new.result(0)["status"] == "ok"
-    assert old.call(*retry[:4], str(renamed)).returncode == 1
-    [result] = renamed.glob("*/*_benchmark/work/result.json")
-    assert f"its folder was {new.points()[0]} when it was submitted" in json.loads(result.read_text())["error"]
-
-
-def test_a_number_that_is_used_again_brings_no_other_jobs_energy(jube_command, tmp_path, slurm, monkeypatch):
-    def other(name):
-        """Run a job of somebody else on the second cluster, of which it is the first."""
-        wrapped = ["--account=project", f"--job-name={name}", "--wait", "--wrap=sleep 3", "--output=/dev/null"]
-        environ = restart_without_jobs(slurm, OTHER)
-        subprocess.run(["sbatch", *wrapped], env=environ, cwd=tmp_path, check=True, timeout=PATIENCE_S)
-
-    other("before")
-    restart_without_jobs(slurm, OTHER)
-    checkout = make_checkout(tmp_path / "caraml", BLOCK)
-    run_in_place_of_training(checkout, f"python3 {checkout}/tests/quick_run.py")
-    environ = {**slurm, "CARAML_SBATCH": f"--clusters={OTHER}", "CARAML_DEVICES": "1"}
-    sweep = Sweep(jube_command, checkout, environ, "llm", "synthetic")
-    done = sweep.wait()
-    assert done.returncode == 0, done.stdout + done.stderr
-    found, [point] = sweep.result(0)["slurm"], sweep.points()
-    assert (found["job_id"], found["state"]) == (f"1;{OTHER}", "COMPLETED")
-    other("after")
-    restart_without_jobs(slurm, OTHER)
-    fields = ("-X", "-n", "-P", "-D", "-S", "1970-01-02", "-o", "JobName,ConsumedEnergyRaw", "-j", "1", "-M", OTHER)
-    rows = dict(line.split("|") for line in sweep.call("sacct", *fields).stdout.splitlines())
-    submission = json.loads((point / SUBMISSION).read_text())
-    assert set(rows) >= {"before", "after", submission["name"]}
-    if not os.getuid():
-        assert found["consumed_energy_j"] == float(rows[submission["name"]])
-    # The scheduler has forgotten all of them.
-    for name in ("SLURM_CONF", "PATH"):
-        monkeypatch.setenv(name, slurm[name])
-    forgotten = scheduler.jobs({point: found["job_id"]})[point]
-    assert (forgotten.state, forgotten.consumed_energy_j) == ("COMPLETED", found["consumed_energy_j"])
-    # Neither they nor a job of the shell's cluster are that of another folder.
-    monkeypatch.setenv("SLURM_CLUSTERS", OTHER)
-    copy_of = tmp_path / "copy"
-    shutil.copytree(point, copy_of)
-    (copy_of / SUBMISSION).write_text(json.dumps({**submission, "name": "ours"}))
-    for job_id in (found["job_id"], "1"):
-        foreign = scheduler.jobs({copy_of: job_id})[copy_of]
-        assert (foreign.state, foreign.consumed_energy_j) == ("UNKNOWN", None)
-
-
-@pytest.mark.slow
-def test_copies_of_a_point_fill_two_nodes(jube_command, tmp_path, slurm):
-    checkout = make_checkout(tmp_path / "caraml", BLOCK)
-    run_in_place_of_training(checkout, f"python3 {checkout}/tests/quick_run.py")
-    environ = {**slurm, "CARAML_FILL_NODES": "2", "CARAML_DEVICES": "1"}
-    sweep = Sweep(jube_command, checkout, environ, "llm", "synthetic", "fill")
-    done = sweep.wait()
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = sweep.result(0)
-    assert (found["fill"]["copies"], found["fill"]["slowest"], found["metrics"]["tokens_per_s"]) == (2, 100.0, 200.0)
-    assert (found["layout"]["num_nodes"], found["layout"]["num_devices"]) == (2, 2)
-    assert {window["hostname"] for window in found["windows"]} == {"127.0.0.1", "127.0.0.2"}
-    assert {channel["hostname"] for channel in found["energy"]["channels"]} == {"127.0.0.1", "127.0.0.2"}
-    assert found["slurm"]["state"] == "COMPLETED"
-
-
-def test_a_partition_that_slurm_does_not_know_is_a_failed_row(jube_command, slow_checkout, slurm):
-    environ = {**slurm, "CARAML_PARTITION": "nowhere", "CARAML_BATCHES": "8"}
-    sweep = Sweep(jube_command, slow_checkout, environ, "llm", "synthetic")
-    assert sweep.wait().returncode == 1
-    assert "sbatch refused the job" in sweep.result(0)["error"]
-    assert "partition" in sweep.result(0)["error"]
-
-
 @pytest.mark.slow
 def test_a_job_that_runs_out_of_time_is_a_failed_row(jube_command, slow_checkout, slurm):
     environ = {**slurm, "CARAML_SBATCH": "--time=1", "CARAML_BATCHES": "8"}
@@ -454,18 +329,3 @@ def test_what_cancels_a_job_reaches_the_measured_command(slurm, tmp_path):
     call("scancel", job_id)
     until(lambda: not call("squeue", "-h", "-j", job_id).stdout, "the job's end")
     assert (tmp_path / "had").read_text().startswith("TERM\n")
-
-
-@pytest.mark.slow
-def test_a_node_check_measures_the_link_between_two_nodes(slurm, jube_command, tmp_path):
-    flags = "--size 64 --products-per-step 64 --array-mb 4 --largest-message-mb 1 --figure-s 0.2"
-    checkout = make_checkout(tmp_path / "caraml", BLOCK, f"node_check_flags: {flags}\n")
-    sweep = Sweep(jube_command, checkout, {**slurm, "CARAML_DEVICES": "2"}, "node_check")
-    done = sweep.wait()
-    assert done.returncode == 0, done.stdout + done.stderr
-    [row] = sweep.table()
-    assert (row[1], row[3], row[-1]) == ("2", "products", "ok")
-    data = json.loads(sweep.caraml("check-nodes", str(sweep.out), "--json").stdout)
-    names = {one["name"] for one in data["figures"]}
-    assert names >= {"matmul_fp32", "all_reduce_all", "all_gather_all", "send_network"}
-    assert {one["hostname"] for one in data["figures"]} == {"127.0.0.1", "127.0.0.2", "all nodes"}

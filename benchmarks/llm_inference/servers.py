@@ -11,7 +11,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -287,10 +286,3 @@ class Process:
                 os.killpg(self._child.pid, number)
             with suppress(subprocess.TimeoutExpired):
                 self._child.wait(GRACE_S)
-
-
-def free_port() -> int:
-    """Return a port of this node that nobody listens at."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])

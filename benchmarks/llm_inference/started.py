@@ -12,6 +12,7 @@ from types import FrameType
 
 from benchmarks.common.launch import usable_cores
 from benchmarks.common.options import ConfigError
+from benchmarks.common.spawn import free_ports
 from benchmarks.llm_inference.address import Address, LoadError
 from benchmarks.llm_inference.client import Server
 from benchmarks.llm_inference.config import Config
@@ -28,7 +29,7 @@ from benchmarks.llm_inference.models import (
 )
 from benchmarks.llm_inference.perplexity import most_tokens
 from benchmarks.llm_inference.prompts import template_tokens
-from benchmarks.llm_inference.servers import NAME, SERVERS, SETTINGS, Draft, Process, Start, free_port
+from benchmarks.llm_inference.servers import NAME, SERVERS, SETTINGS, Draft, Process, Start
 
 LOG_SUFFIX = ".server.log"
 MARGIN_TOKENS = 64  # of a context, for what a server adds to a prompt
@@ -50,7 +51,7 @@ class Started:
         self.parameters: int | None = None
         self.ready_s, vocab = 0.0, serve.vocab_size
         names = [serve.served_model] if serve.served_model else []
-        self.address = serve.address or Address("127.0.0.1", free_port())
+        self.address = serve.address or Address("127.0.0.1", free_ports(1))
         # The sensors of this node show no other one's power.
         is_here = not serve.url or (serve.nodes == 1 and not config.run.hosts and self.address.is_here())
         self.elsewhere = "" if is_here else self.address.host

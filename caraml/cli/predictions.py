@@ -12,8 +12,9 @@ from caraml.cli.tables import is_whole, loaded, printed
 from caraml.plan.workloads import workload
 from jpwr.process.whole_file import write_whole
 from record.values import count, grouped
+from results.points.facts import choices_of
 from results.points.learning import as_csv, read_references, reference_of
-from results.points.repeats import by_point, variant_of
+from results.points.repeats import by_point
 from results.predict.predict import Group, Prediction, PredictionError, groups_of
 from results.predict.ratio import Ratio
 from results.show.tables.cells import FORMS
@@ -95,7 +96,7 @@ def _alike(groups: Sequence[Group]) -> list[list[Group]]:
 
     def key(group: Group) -> tuple[object, ...]:
         point = group.first.point._replace(devices=0, global_batch=0)
-        return point, group.first.precision, variant_of(group.first.any, micro_batch=False)
+        return point, group.first.precision, choices_of(group.first.any, micro_batch=False)
 
     return list(grouped(groups, key).values())
 

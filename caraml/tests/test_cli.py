@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import csv
 import json
 import subprocess
 import sys
@@ -189,21 +188,6 @@ def test_a_file_that_cannot_be_written_is_named_and_left_as_it_was(tmp_path, cap
     assert main(["table", str(run), "-o", str(tmp_path / "table.txt")]) == 2
     assert capsys.readouterr().err == f"caraml: '{tmp_path}/table.txt': No space left on device\n"
     assert (tmp_path / "table.txt").read_text() == "old"
-
-
-def test_points_are_sorted_and_filtered_too(tmp_path, capsys):
-    speeds = ((1, 8, 100.0), (2, 8, 50.0), (4, 8, 300.0), (4, 16, 200.0))
-    run = builder.store(tmp_path / "run", [builder.result("A", *speed) for speed in speeds])
-
-    def devices(*arguments):
-        assert main(["table", str(run), "--repeats", "--format", "csv", *arguments]) == 0
-        header, *rows = csv.reader(capsys.readouterr().out.splitlines())
-        return [row[header.index("devices")] for row in rows]
-
-    assert devices("--sort", "tokens/s") == ["2", "1", "4", "4"]
-    assert devices("--sort", "tokens/s", "--largest-first") == ["4", "4", "1", "2"]
-    assert devices("--sort", "global batch", "--largest-first")[0] == "4"
-    assert devices("--filter", "devices=4", "--sort", "tokens/s") == ["4", "4"]
 
 
 def test_the_planning_of_a_step_loads_no_record_s_reader_and_no_plots():

@@ -62,9 +62,9 @@ def ended(process):
     ("terminal", "arguments", "words"),
     [
         (0, ("accept", "llm_run", "--requirements", "requirements.yaml"), "\\u2713 passed"),
-        (0, ("table", "llm_run", "--repeats"), "\\xb1 95 %"),
-        (1, ("table", "llm_run", "--repeats"), "\\xb1 95 %"),
-        (2, ("table", "llm_run", "--repeats"), "\\xb1 95 %"),
+        (0, ("table", "llm_run", "--repeats"), "\\xb10."),
+        (1, ("table", "llm_run", "--repeats"), "\\xb10."),
+        (2, ("table", "llm_run", "--repeats"), "\\xb10."),
         (0, ("published", "GPT-800M"), "GPT-800M"),
         (0, ("systems",), "A100"),
     ],
@@ -112,13 +112,6 @@ def test_a_key_that_interrupts_is_no_traceback(folder):
     assert process.stdout.readline()  # it waits
     process.send_signal(signal.SIGINT)
     assert ended(process) == (130, "", "caraml: interrupted; submitted jobs continue\n")
-
-
-def test_a_key_that_interrupts_while_modules_are_loaded_is_no_traceback(folder, tmp_path):
-    (tmp_path / "yaml.py").write_text("raise KeyboardInterrupt\n")
-    code, out, err = ended(started(folder, "systems", path=[tmp_path]))
-    assert (code, out) == (130, "")
-    assert "Traceback" not in err
 
 
 @pytest.mark.parametrize("program", ["jpwr", "ioprof"])

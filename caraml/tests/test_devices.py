@@ -100,14 +100,12 @@ def test_the_one_system_with_these_gpus_is_named(programs, told, gpus, tag):
     [
         ([("NVIDIA A100-SXM4-80GB", 81920)] * 4, ["SXM is similar, but its device has 40 GB"]),
         ([("NVIDIA A100-PCIE-40GB", 40960)] * 4, ["SXM is similar, but its device is a A100 SXM4"]),
-        ([("A100-SXM-64GB", 65536)] * 4, ["SXM is similar, but its device is a A100 SXM4; its device has 40 GB"]),
         ([("NVIDIA A100-SXM4-40GB", 40960)] * 8, ["SXM is similar, but it has 4 on a node"]),
         (
             [("NVIDIA H100 80GB HBM3", 81559)] * 4,
             ["LARGE is similar, but its device has 94 GB", "PCIE is similar, but its device is a H100 PCIe"],
         ),
         ([("NVIDIA H100 NVL", 95830)] * 4, ["LARGE is similar, but its device is a H100 -PCIe -NVL"]),
-        ([("NVIDIA GH200 144G HBM3e", 147456)] * 4, ["FOUR is similar, but its device has 96 GB"]),
         ([("NVIDIA GH200 480GB", 97871)] * 2, ["ONE is similar, but it has 1 on", "FOUR is similar, but it has 4"]),
     ],
 )
@@ -134,12 +132,6 @@ def test_a_card_of_another_family_fits_no_system(programs, told, name):
     assert "ok    system: ONLY-CPU" in out
 
 
-def test_systems_that_fit_equally_are_all_named_with_what_differs(programs, told, monkeypatch):
-    monkeypatch.setitem(SYSTEMS, "TWIN", block("A100 SXM4", 40, 4, submit="bash"))
-    programs("nvidia-smi", nvidia_smi(*[("NVIDIA A100-SXM4-40GB", 40960)] * 4))
-    assert "SXM and TWIN have such devices, and differ in submit" in told()[1]
-
-
 def test_another_processor_is_another_machine():
     for arch, differences in ((ELSEWHERE, [f"its processor is {ELSEWHERE}"]), ("any", [])):
         found = candidates({"X": block("H200", 141, 1, arch=arch)}, [Device("NVIDIA H200", 140.4)])
@@ -156,10 +148,6 @@ def test_a_gpu_that_mig_divides_is_said(programs, told):
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        (
-            "echo 'NVIDIA-SMI has failed because it could not talk to the driver.'; exit 9",
-            "could not talk to the driver",
-        ),
         ("echo 'No devices were found'; exit 6", "No devices were found"),
         ("exit 1", "exited with 1 and printed nothing"),
         ("echo garbage; echo", "garbage"),

@@ -16,7 +16,6 @@ from caraml.errors import SiteError
 from caraml.plan.site import Site
 from caraml.schedulers.kubernetes import cluster, submit
 from caraml.schedulers.kubernetes.submit import write_objects
-from caraml.schedulers.submit import check_scheduler
 from results.tests.builder import make_record
 from tests.conftest import write_job
 from tests.needs import need, package
@@ -96,13 +95,6 @@ def test_a_pod_runs_as_the_user_whose_files_are_on_the_claim(made, monkeypatch, 
     assert (found["runAsUser"], found["runAsNonRoot"], "fsGroup" in found) == (user, is_not_root, False)
 
 
-@pytest.mark.parametrize(("flags", "is_mounted"), [("pynvml --power-limit 70%", True), ("pynvml rapl", False)])
-def test_a_pod_that_sets_limits_keeps_what_it_restores_on_its_node(made, flags, is_mounted):
-    found = pod_of(made(sampler=flags))
-    assert ({"name": "limits", "mountPath": "/var/tmp"} in found["containers"][0]["volumeMounts"]) is is_mounted
-    assert ("hostPath" in str(found["volumes"])) is is_mounted
-
-
 def test_the_sites_facts_reach_the_objects(made):
     facts = {"kubernetes_queue": "team", "kubernetes_patience_min": "1.5", "kubernetes_cpus": "8"}
     facts |= {"kubernetes_image": "other/image:1", "network_interface": "eth0"}
@@ -157,12 +149,6 @@ NOWHERE = {"kubernetes_claim": "work", "kubernetes_claim_path": "/elsewhere"}
 def test_what_a_site_lacks_is_one_sentence(made, site, words):
     with pytest.raises(SiteError, match=words):
         made(replace(SITE, **site))
-
-
-def test_a_claim_is_asked_for_before_the_cluster(monkeypatch):
-    monkeypatch.setenv("PATH", "")
-    with pytest.raises(SiteError, match="create a PersistentVolumeClaim"):
-        check_scheduler("kubernetes", Site())
 
 
 def test_devices_that_no_resource_hands_out_are_refused(made):

@@ -89,26 +89,6 @@ def test_sets_of_other_files_are_looked_at_too(file, tmp_path):
     assert "did you mean 'parameter'?" in finding.text
 
 
-@pytest.mark.parametrize(
-    ("content", "text"),
-    [
-        (b"a: [", "cannot be read: did not find expected"),
-        (b"", "must hold keys"),
-    ],
-)
-def test_a_file_of_sets_that_cannot_be_read_is_the_one_finding(file, tmp_path, content, text):
-    (tmp_path / "more.yaml").write_bytes(content)
-    file.write_text(GOOD.replace("use: [sweep]", "use: [sweep, {from: more.yaml, _: more}]"))
-    [finding] = lint(file)
-    assert finding.file.name == "more.yaml"
-    assert text in finding.text
-
-
-def test_files_that_take_sets_from_each_other_are_looked_at_once(file, tmp_path):
-    file.write_text(GOOD.replace("use: [sweep]", "use: [sweep, {from: work.yaml, _: sweep}]"))
-    assert lint(file) == []
-
-
 def test_a_file_that_is_not_there_is_a_finding(tmp_path):
     [finding] = lint(tmp_path / "none.yaml")
     assert "cannot be read: No such file" in finding.text

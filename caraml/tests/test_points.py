@@ -60,18 +60,6 @@ def of(benchmark, model, system="CPU", **environ):
     return sweep(workload(benchmark), read_system(system), read_site(system, environ=environ), model)
 
 
-@pytest.mark.parametrize(
-    ("benchmark", "model", "system", "points"),
-    [
-        ("llm_training", "tiny", "CPU", {1: [4, 8], 2: [8]}),
-        ("llm_training", "117M", "CPU", {1: [2, 4], 2: [2, 4]}),  # the block says so of this model
-        ("resnet50", "v1.5", "CPU", {1: [16], 2: [16]}),
-    ],
-)
-def test_a_systems_own_sweep_is_taken(benchmark, model, system, points):
-    assert of(benchmark, model, system) == points
-
-
 def test_the_gate_has_one_batch_and_the_options_of_its_model():
     assert plan("CPU", "llm_training")["batches"] == {"1": "4,8", "2": "8"}
     found = plan("CPU", "llm_training", tags=["gate"])
@@ -133,9 +121,3 @@ def test_the_target_loss_is_that_of_the_model_or_of_the_site(system, tags, flags
     monkeypatch.setenv("CARAML_LLM_TRAINING_FLAGS", flags)
     planned = plan(system, "llm_training", model, tags=tags.split())
     assert re.findall(r"--to-loss \S+", planned["common_flags"]) == found
-
-
-def test_the_nodes_to_fill_are_those_of_the_point_unless_stated(monkeypatch):
-    assert plan("A100", "cosmoflow", tags=["fill"])["fill_nodes"] == 0
-    monkeypatch.setenv("CARAML_FILL_NODES", "16")
-    assert plan("A100", "cosmoflow", tags=["fill"])["fill_nodes"] == 16

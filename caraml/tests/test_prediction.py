@@ -58,19 +58,6 @@ def test_a_question_is_answered_for_the_system_it_names(runs, capsys):
     assert "PREDICTED, not measured" in said.out
 
 
-def test_a_system_without_a_run_is_predicted_from_its_data_sheet(runs, capsys):
-    assert main(["predict", runs, "--system", "WAIH100", "--batch", "128", "--devices", "4", "--format", "csv"]) == 0
-    [found] = rows(capsys)
-    assert found["from"] == "data sheets, from A100 and H200"
-    ratios = [(989 * 2400 / peak / memory) ** 0.5 for peak, memory in ((312, 1555), (989, 4800))]
-    speeds = [4 * speed * 32 / 33.2 for speed in (22e3, 55e3)]
-    product = speeds[0] * ratios[0] * speeds[1] * ratios[1]
-    assert float(found["tokens/s"]) == pytest.approx(product**0.5, rel=1e-3)
-    # What was published of this system and point.
-    assert float(found["low tokens/s"]) < 4 * 47e3 < float(found["high tokens/s"])
-    assert "tokens/Wh" not in found
-
-
 QUESTIONS = {
     "no devices": (["--devices", "0"], "--devices 0 was asked for: it is at least 1"),
     "a negative batch": (["--batch", "-4"], "--batch -4 was asked for: it is at least 1"),
@@ -93,12 +80,3 @@ def test_what_cannot_be_predicted_is_one_sentence(name, runs, capsys):
     assert said.out == ""
     assert words in said.err
     assert all(line.startswith("caraml: ") for line in said.err.splitlines())
-
-
-def test_a_disturbed_point_is_named(tmp_path, capsys):
-    records = list(sweep("A100", 22e3, 400))
-    places = [(one["layout"]["num_devices"], one["layout"]["global_batch_size"]) for one in records]
-    slow = records[places.index((2, 64))]
-    records[records.index(slow)] = result("A100", 2, 64, slow["metrics"]["tokens_per_s"] / 2, model="800M")
-    assert main(["predict", stored(tmp_path / "runs", records), "--devices", "8", "--batch", "512"]) == 0
-    assert "2 devices, batch 64: outlier" in capsys.readouterr().err

@@ -48,13 +48,3 @@ def test_a_site_s_reference_judges_its_runs(sound, tmp_path, capsys, monkeypatch
     monkeypatch.setenv("CARAML_TRAINING_REFERENCES", str(tmp_path / "none.csv"))
     assert main(["table", str(tmp_path / "new")]) == 2
     assert "none.csv cannot be read as references of losses" in capsys.readouterr().err
-
-
-def test_a_file_keeps_the_references_of_other_keys(sound, tmp_path):
-    file = tmp_path / "references.csv"
-    for seed in range(1, 6):
-        add(tmp_path / "faster", seed, rate=1e-2)
-    for folder in (sound, tmp_path / "faster", sound):
-        assert main(["reference", str(folder), "-o", str(file)]) == 0
-    [_, *rows] = file.read_text().splitlines()
-    assert ["learning_rate=0.001" in row for row in rows] == [True, False]

@@ -113,16 +113,6 @@ def test_a_cpu_build_of_pytorch_makes_way_for_that_with_cuda_when_a_gpu_is_found
     assert [line.split()[-1] for line in machine.setup("llm", TORCH=TORCH)[1]] == [".[llm,nvidia]"]
 
 
-def test_rocms_own_package_is_installed_from_a_copy_of_its_folder(machine):
-    machine.add("rocm/share/amd_smi/setup.py", "")
-    machine.add("rocm/.info/version", "6.4.1-83\n")
-    _, asked = machine.setup("report")
-    assert asked[0].endswith(".[report]")
-    assert asked[1].endswith("/amd_smi")
-    assert str(machine.folder) not in asked[1]
-    assert machine.setup("report")[1] == []
-
-
 def test_an_unknown_part_is_refused_before_anything_is_installed(machine):
     done, asked = machine.setup("report", "reprot")
     assert done.returncode == 1

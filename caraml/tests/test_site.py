@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import subprocess
 from dataclasses import replace
 
@@ -170,22 +169,6 @@ def test_a_partition_has_devices_if_any_of_its_kinds_of_nodes_does(programs, gre
     assert found == {"account": "look"} | ({} if has_devices else {"devices": "FAIL"})
 
 
-def test_an_image_that_is_not_there_is_found_and_how_to_make_it(tmp_path):
-    block, site = read_system("A100"), Site(container_folder=str(tmp_path))
-    (tmp_path / "pytorch-nvidia-x86_64.sif").touch()
-    images = [finding for finding in doctor.container(block, site, "apptainer") if finding.what == "image"]
-    assert [finding.state for finding in images] == ["FAIL", "FAIL"]
-    assert images[0].to_do == "caraml image tensorflow-nvidia-x86_64 --runtime apptainer"
-
-
-def test_a_container_runtime_that_is_missing_here_is_bad_where_jobs_run_here(monkeypatch):
-    monkeypatch.setenv("PATH", "")
-    for submit, state in (("sbatch", "look"), ("bash", "FAIL")):
-        site = Site(submit=submit)
-        [found] = [one for one in doctor.container(read_system("A100"), site, "podman") if one.what == "container"]
-        assert found.state == state
-
-
 @pytest.mark.parametrize(
     ("runtime", "listed", "state", "words"),
     [
@@ -210,33 +193,6 @@ def test_a_sensor_without_its_package_is_told_from_one_without_its_device(monkey
     [finding] = doctor.sensors(replace(read_system("A100"), power_methods="pynvml"), runtime)
     assert finding.state == state
     assert words in finding.found
-
-
-def test_jube_that_is_missing_or_too_old_is_found(programs, monkeypatch):
-    programs("old-jube", "echo 'JUBE, version 2.4.0'")
-    for name, state in (("old-jube", "FAIL"), ("no-such-jube", "FAIL")):
-        monkeypatch.setenv("JUBE", name)
-        [finding] = doctor.jube()
-        assert finding.state == state
-        assert finding.to_do
-
-
-@pytest.mark.parametrize(
-    "error", [socket.gaierror(-2, "Name or service not known"), UnicodeEncodeError("idna", "", 0, 1, "label too long")]
-)
-def test_a_host_whose_own_name_does_not_resolve_is_found(error):
-    asked = []
-
-    def resolve(name, port):
-        asked.append(name)
-        raise error
-
-    [finding] = doctor.host_name(resolve)
-    assert asked == [socket.gethostname()]
-    assert finding.state == "look"
-    assert f"{asked[0]} does not resolve" in finding.found
-    assert f"add its address and name to /etc/hosts, such as '127.0.0.1 {asked[0]}'" in finding.to_do
-    assert list(doctor.host_name(lambda name, port: [])) == []
 
 
 def test_the_command_names_what_is_missing_and_fails(capsys, programs):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,7 +13,7 @@ from caraml.cli import main
 from caraml.errors import SchedulerError
 from caraml.schedulers import slurm, submit
 from caraml.schedulers.slurm import SUBMISSION
-from caraml.wait import settle, wait
+from caraml.wait import settle
 
 HERE = Path("/somewhere")
 RECORD = {"schema_version": 4, "benchmark": "b", "system": "s", "model": "m", "work_unit": "tokens", "layout": {}}
@@ -158,24 +156,6 @@ def test_a_scheduler_that_does_not_answer_is_no_failed_job(answers):
         look("7")
 
 
-def test_a_point_that_no_job_has_is_open_and_not_waited_for(tmp_path, capsys):
-    point = tmp_path / "run" / "000001_benchmark" / "work"
-    point.mkdir(parents=True)
-    (point / "result.json").write_text(json.dumps({**RECORD, "status": "unfinished", "error": ""}))
-    (tmp_path / "run" / "workpackages.xml").touch()
-    # It says so when it is in its folder, for root under another mount.
-    here, mounted = "echo here; exec sleep 600", tmp_path / "mounted"
-    mounted.mkdir()
-    command = ["unshare", "-m", "sh", "-c", f"mount --bind {point} {mounted} && cd {mounted} && {here}"]
-    command = ["sh", "-c", here] if os.getuid() else command
-    with subprocess.Popen(command, cwd=point, stdout=subprocess.PIPE) as process:
-        process.stdout.readline()
-        assert [standing.state for standing in settle(tmp_path / "run").values()] == ["running"]
-        process.kill()
-    assert wait(tmp_path / "run", 0.01, None)
-    assert "1 point: 1 open" in capsys.readouterr().out
-
-
 def records(run):
     return [path.read_text() for path in sorted(run.glob("*/work/result.json"))]
 
@@ -226,19 +206,6 @@ def test_a_scheduler_that_vanishes_while_it_is_waited_for_is_said_once_and_asked
     assert all(look == looks[0] for look in looks[:5])
 
 
-def test_failed_points_are_left_as_they_are_when_they_cannot_be_submitted_again(answers, tmp_path, capsys):
-    run = add_points(tmp_path / "000000", 1, 2)
-    for point in run.glob("*/work"):
-        (point / "result.json").write_text(json.dumps({**RECORD, "status": "failed", "error": "why", "slurm": {}}))
-        (point / "submitted").write_text("sbatch s\n")
-        (point / "error").touch()
-    answers(ping=DOWN)
-    before = sorted(run.rglob("*"))
-    assert main(["wait", str(run), "--retry-failed"]) == 2
-    assert "Slurm does not answer" in capsys.readouterr().err
-    assert sorted(run.rglob("*")) == before
-
-
 def test_copies_of_a_point_are_submitted_again_as_copies(tmp_path, monkeypatch):
     submitted = []
     monkeypatch.setattr(waiting, "subprocess", SimpleNamespace(run=lambda *words, **_: submitted.append(words)))
@@ -252,33 +219,6 @@ def test_copies_of_a_point_are_submitted_again_as_copies(tmp_path, monkeypatch):
     assert waiting.retry_failed(tmp_path / "000000") == [point]
     again = json.loads((point / "result.json").read_text())
     assert (again["status"], again["fill"], len(submitted)) == ("unfinished", fill, 1)
-
-
-# Knows job 7 of cluster gpu alone: it waits there.
-OF_A_CLUSTER = """#!/bin/sh
-case "$*" in
-"--clusters=gpu ping") echo "Slurmctld(primary) at here is UP" ;;
-"--clusters=gpu --all show job -o 7") echo "JobId=7 JobName=x JobState=PENDING Reason=Priority " ;;
-*) echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1 ;;
-esac
-"""
-
-
-@pytest.mark.parametrize("statuses", [("unfinished",), ("failed", "unfinished")])
-def test_a_job_of_another_cluster_is_not_submitted_twice(answers, tmp_path, capsys, monkeypatch, statuses):
-    answers.program("scontrol", OF_A_CLUSTER)
-    run = add_points(tmp_path / "000000", 7)
-    [point] = run.glob("*/work")
-    (point / "job.id").write_text("7;gpu\n")
-    (point / "submitted").write_text(f"sbatch s {len(statuses)}\n")
-    for status, folder in zip(statuses, (point, point / "run_2"), strict=False):
-        folder.mkdir(exist_ok=True)
-        (folder / "result.json").write_text(json.dumps({**RECORD, "status": status, "error": "why"}))
-    submitted = []
-    monkeypatch.setattr(waiting, "subprocess", SimpleNamespace(run=lambda *words, **_: submitted.append(words)))
-    assert waiting.retry_failed(run) == []
-    assert (submitted, (point / "job.id").read_text()) == ([], "7;gpu\n")
-    assert ("its job is queued (Priority): it is not submitted again" in capsys.readouterr().err) == (len(statuses) > 1)
 
 
 @pytest.mark.parametrize(

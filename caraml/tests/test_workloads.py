@@ -138,18 +138,6 @@ def test_a_parameter_is_the_systems_where_its_block_states_one():
     assert [facts.value("step", {}), facts.value("step", {}, "8"), facts.value("step", {"step": 7})] == ["2", "1", "7"]
 
 
-@pytest.mark.parametrize("benchmark", ["cosmoflow", "deepcam"])
-@pytest.mark.parametrize("system", [name for name, block in read_systems().items() if block.vendor == "graphcore"])
-def test_a_workload_that_does_not_run_on_a_system_is_refused_with_the_reason(benchmark, system, capsys):
-    assert main(["plan", system, benchmark]) == 2
-    said = capsys.readouterr().err
-    facts, accelerator = workloads.workloads()[benchmark], read_system(system).accelerator
-    assert said.startswith(f"caraml: {facts.title} was asked for on {system}, but it does not run on {accelerator}: ")
-    assert facts.refused["graphcore"] in said
-    assert "choose another system, or run jube/llm.yaml or jube/resnet50.yaml on this one" in said
-    assert asked(capsys, "CPU", benchmark)
-
-
 @pytest.mark.parametrize("name", read_systems())
 def test_every_workload_has_points_on_every_system_or_a_reason(name):
     for facts in workloads.workloads().values():

@@ -25,7 +25,7 @@ def logs():
     try:
         importlib.import_module("darshan")
     except RuntimeError:
-        not_run("the library of PyDarshan")
+        not_run("the library of PyDarshan: its wheel for x86-64 has it")
     return Path(package.origin).parent / "examples" / "example_logs"
 
 

@@ -79,21 +79,3 @@ if __name__ == "__main__":
         if "/samples/" in file.path and file.bytes
     }
     assert len(readers) == 2
-
-
-def test_hdf5_reads_a_data_set_once_and_little_else(ioprof, tmp_path):
-    text = f"""
-import h5py
-import numpy as np
-with h5py.File("data.h5", "w") as file:
-    file["values"] = np.arange({SIZE // 8}, dtype=np.int64)
-with h5py.File("data.h5") as file:
-    assert int(file["values"][-1]) == {SIZE // 8} - 1
-    assert len(file["values"][:]) == {SIZE // 8}
-"""
-    found = ioprof(*script(tmp_path, text))
-    assert found.done.returncode == 0, found.said
-    size, opens, size_bytes = read_of(found, tmp_path)["data.h5"]
-    assert SIZE <= size < SIZE + 20_000
-    assert opens >= 1
-    assert size_bytes == (tmp_path / "data.h5").stat().st_size

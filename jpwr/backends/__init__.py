@@ -97,9 +97,7 @@ def _find(name: str) -> Open:
         raise JpwrError(f"method '{name}' is unknown: {near(name, [*METHODS, *others, 'auto'])}")
     try:
         found = others[name].load()
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # another package's import may raise anything
+    except (Exception, SystemExit) as error:  # another package's import may raise anything
         raise BackendUnavailable(f"its package cannot be loaded ({type(error).__name__}: {error})") from error
     return found
 

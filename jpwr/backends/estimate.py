@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Mapping, NamedTuple, TextIO
 
 from jpwr.channel import Channel, ChannelInfo, Scope
-from jpwr.errors import BackendUnavailable, ReadError
+from jpwr.errors import BackendUnavailable
 from jpwr.process.processor import PROC, SYS, Processor, read_processor
 
 TDP_VARIABLE = "JPWR_CPU_TDP_W"
@@ -99,12 +99,9 @@ class _Load:
         self._share = 0.0
 
     def _ticks(self) -> tuple[int, int]:
-        try:
-            self._stat.seek(0)
-            # proc(5): user nice system idle iowait irq softirq steal; guest time is in user time already.
-            ticks = [int(field) for field in self._stat.readline().split()[1:9]]
-        except (OSError, ValueError) as error:
-            raise ReadError(f"/proc/stat: {error}") from error
+        self._stat.seek(0)
+        # proc(5): user nice system idle iowait irq softirq steal; guest time is in user time already.
+        ticks = [int(field) for field in self._stat.readline().split()[1:9]]
         return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
 
     def read(self) -> float:

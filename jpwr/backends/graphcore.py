@@ -48,17 +48,10 @@ class _Readings:
     def read_power_w(self, index: int) -> float:
         now_s = self._clock.now_s()
         if now_s - self._read_at_s > SHARED_S:
-            self._read_at_s = now_s
-            try:
-                self._values = list(self._inventory.getNamedAttributeForAll(self._attribute))
-            except Exception as error:  # the library documents no exceptions of its own
-                self._values = []
-                raise ReadError(f"gcipuinfo: {error}") from error
+            self._read_at_s, self._values = now_s, []
+            self._values = list(self._inventory.getNamedAttributeForAll(self._attribute))
         if len(self._values) != self._num_devices:
             # In a shorter list, it is unknown which device each value belongs to.
             raise ReadError(f"gcipuinfo returned {len(self._values)} powers for {self._num_devices} IPUs")
         text = self._values[index].strip()
-        try:
-            return float(text[:-1] if text.endswith("W") else text)  # such as "45.12W"
-        except ValueError as error:
-            raise ReadError(f"gcipuinfo gave '{text}'") from error
+        return float(text[:-1] if text.endswith("W") else text)  # such as "45.12W"

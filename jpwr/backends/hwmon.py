@@ -37,7 +37,8 @@ def open_channels(stack: ExitStack, hwmon: Path = HWMON) -> list[Channel]:
     """Open a channel for each device of a known driver; raise BackendUnavailable if none can be read."""
     channels: dict[str, Channel] = {}
     others = []
-    chips = {chip: text_of(chip / "name") for chip in sorted(hwmon.glob("hwmon*"), key=_number)}
+    in_order = sorted(hwmon.glob("hwmon*"), key=lambda chip: int(re.sub(r"\D", "", chip.name) or 0))
+    chips = {chip: text_of(chip / "name") for chip in in_order}
     cpu_driver = next((name for name in KNOWN if KNOWN[name][0] is Scope.CPU and name in chips.values()), None)
     for chip, chip_name in chips.items():
         if (chip / "device" / "power1_oem_info").exists():
@@ -67,11 +68,6 @@ def _is_apu(device: Path) -> bool:
         return (device / "gpu_metrics").read_bytes()[2:3] in (b"\2", b"\3")
     except OSError:
         return False
-
-
-def _number(chip: Path) -> int:
-    digits = re.sub(r"\D", "", chip.name)
-    return int(digits) if digits else 0
 
 
 def _sensors(chip: Path) -> list[tuple[str, str]]:

@@ -74,14 +74,10 @@ def _package() -> Any:
 
         nvml = getattr(pynvml, "nvml", pynvml)
         nvml.nvmlInit, nvml.NVMLError  # noqa: B018 - raises AttributeError if this is another module
+    except ModuleNotFoundError as error:
+        raise BackendUnavailable(f"{error}: pip install nvidia-ml-py") from error
     except Exception as error:  # a package for Python 2, or another project's module, may raise anything
-        from importlib.util import find_spec
-
-        spec = find_spec("pynvml")
-        if not spec:
-            raise BackendUnavailable("Python has no module pynvml: pip install nvidia-ml-py") from error
-        place = spec.origin or next(iter(spec.submodule_search_locations or ()), "")
-        raise BackendUnavailable(f"Python's module pynvml, {place}, cannot be used ({error}): {UPGRADE}") from error
+        raise BackendUnavailable(f"Python's module pynvml cannot be used ({error}): {UPGRADE}") from error
     return nvml
 
 

@@ -11,7 +11,7 @@ import sys
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Mapping, NamedTuple, Sequence, TypeVar
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 from jpwr.backends.parts import Lost, Part, attempt, channel_of, in_time, unless_all_are_lost
 from jpwr.backends.visible import HIP, ROCR, visible
@@ -36,7 +36,6 @@ WITH_CPU = re.compile(r"\bMI\d+A\b", re.IGNORECASE)
 INSTINCT = re.compile(r"\bMI(\d{3})", re.IGNORECASE)
 TWO_DIES = "250"
 PCI_IDS_WITH_CPU = (0x74A0,)  # MI300A, for libraries that lack its name
-T = TypeVar("T")
 
 
 class Device(NamedTuple):
@@ -199,17 +198,14 @@ def _open_amdsmi(stack: ExitStack) -> list[Device]:
 def open_device(amdsmi: Any, handle: Any) -> Device:
     """Return one GPU of amdsmi."""
 
-    def call(name: str, kind: type[T]) -> T:
+    def call(name: str) -> Any:
         try:
-            found = getattr(amdsmi, name)(handle)
+            return getattr(amdsmi, name)(handle)
         except Exception as error:  # an older amdsmi lacks a function, and any version may fail to decode a value
             raise ReadError(f"amdsmi: {_one_line(error)}") from error
-        if not isinstance(found, kind):
-            raise ReadError(f"amdsmi: {name} gives {found!r:.40}")
-        return found
 
     def read_power_w() -> float:
-        info = call("amdsmi_get_power_info", dict)
+        info = call("amdsmi_get_power_info")
         known = [
             value for value in map(info.get, SOCKET_POWERS) if isinstance(value, (int, float)) and value < NO_POWER_W
         ]
@@ -218,7 +214,7 @@ def open_device(amdsmi: Any, handle: Any) -> Device:
         return float(next(filter(None, known), 0))
 
     def read_energy_j() -> float:
-        count = call("amdsmi_get_energy_count", dict)
+        count = call("amdsmi_get_energy_count")
         ticks = count.get("energy_accumulator", count.get("power"))  # "power" before ROCm 6.3
         step_uj = count.get("counter_resolution")
         if not isinstance(ticks, int) or not isinstance(step_uj, (int, float)) or ticks == NO_TICKS:
@@ -226,15 +222,15 @@ def open_device(amdsmi: Any, handle: Any) -> Device:
         return float(ticks * step_uj * MICRO)
 
     def read_limit_w() -> float:
-        cap_uw = call("amdsmi_get_power_cap_info", dict).get("power_cap")
+        cap_uw = call("amdsmi_get_power_cap_info").get("power_cap")
         return _limit_w(cap_uw if isinstance(cap_uw, int) else 0)
 
-    asic = attempt(partial(call, "amdsmi_get_gpu_asic_info", dict))
+    asic = attempt(partial(call, "amdsmi_get_gpu_asic_info"))
     facts: dict[str, Any] = {} if isinstance(asic, Lost) else asic
     name = str(facts.get("market_name") or "").replace("N/A", "")
-    bdf = attempt(partial(call, "amdsmi_get_gpu_device_bdf", str))
+    bdf = attempt(partial(call, "amdsmi_get_gpu_device_bdf"))
     address = "" if isinstance(bdf, Lost) else bdf.rpartition(".")[0]
-    uuid = attempt(partial(call, "amdsmi_get_gpu_device_uuid", str))
+    uuid = attempt(partial(call, "amdsmi_get_gpu_device_uuid"))
     limit_w = attempt(read_limit_w)
     # In ROCm 6.0, the UUID does not contain the serial number.
     serial = amd_id(_number(facts.get("asic_serial")))

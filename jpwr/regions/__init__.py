@@ -183,10 +183,8 @@ class TorchEvent:
 
 def torch_events() -> Callable[[], TorchEvent]:
     """Return a function for RegionTimer that records events on PyTorch's GPU; raise JpwrError without one."""
-    try:
-        import torch
-    except ImportError as error:
-        raise JpwrError("events of a GPU were requested, but PyTorch is missing: leave them out") from error
+    import torch
+
     if not torch.cuda.is_available():
         raise JpwrError("events of a GPU were requested, but PyTorch finds none: leave them out")
     return TorchEvent

@@ -57,8 +57,6 @@ def suffix_of(asked: str, rank: int | None, environ: Mapping[str, str] = os.envi
     if not asked:
         return own if rank is None else str(rank)
     suffix = re.sub(r"%q\{(.*?)\}", value_of, asked) + f".{own}"
-    if "%q{" in suffix:
-        raise JpwrError(f"--df-suffix {asked} has a '%q{{' without '}}': write %q{{NAME}}")
     if "/" in suffix or not suffix.isprintable():
         made = printable(suffix)
         raise JpwrError(

@@ -11,7 +11,7 @@ from typing import Callable, Sequence
 
 from jpwr.backends import METHODS, MODELLED, open_method, plug_ins
 from jpwr.channel import Channel
-from jpwr.errors import JpwrError, TraceError
+from jpwr.errors import JpwrError
 from jpwr.messages import log
 from jpwr.process.parser import Parser
 from jpwr.process.threads import ANSWER_S, within
@@ -92,9 +92,6 @@ def _reading(read_power_w: Callable[[], float]) -> str:
 
 def show_trace(path: Path, as_json: bool = False) -> int:
     """Print the summary of a trace; return 0. Raises TraceError."""
-    trace = read_trace(path)
-    if not trace.channels:
-        raise TraceError(f"{path} has no channel: sample at least one sensor")
-    summary = Summary(trace)
+    summary = Summary(read_trace(path))
     print(json.dumps(summary.to_dict()) if as_json else "\n".join([*summary.lines(), *summary.notes()]))
     return 0

@@ -20,7 +20,7 @@ from jpwr.process.clock import Clock
 from jpwr.sampling.lane import HUNG_S, Lane, hung_channels, lanes_of
 from jpwr.sampling.recorder import Part, Recorder, Sink
 from jpwr.sampling.status import StatusWatch
-from jpwr.trace.trace import Trace, storing
+from jpwr.trace.trace import Trace
 
 # NVML averages over a window of its own, so sampling much faster than it refreshes
 # adds rows and no information (Yang et al. 2023, arXiv:2312.02741).
@@ -29,9 +29,6 @@ MIN_INTERVAL_S = 0.001  # no sensor refreshes faster
 WATCH_INTERVAL_S = 2.0  # between two checks for hung channels; a wake-up takes as much CPU time as five readings
 JOIN_S = 2.0  # wait for threads at the end; those of hung channels are left running
 MARK_S = 1.0  # longest time for which a hung counter delays a mark
-
-# Fork only between two calls that store rows, so that the child has whole columns and a free lock.
-os.register_at_fork(before=storing.acquire, after_in_parent=storing.release, after_in_child=storing.release)
 
 
 _random: list[int] = []  # numbers of 32 bits

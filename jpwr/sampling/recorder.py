@@ -77,20 +77,8 @@ def steps_of(channels: Sequence[Channel], indices: Sequence[int]) -> dict[Part, 
 
 def read_error(error: BaseException) -> ReadError:
     """Return a ReadError with the message of any exception, without its traceback."""
-    try:
-        words = str(error)
-        kind = [] if isinstance(error, ReadError) else [type(error).__name__]
-        return ReadError(": ".join([*kind, words] if words else kind))
-    except BaseException:
-        return ReadError(type(error).__name__)
-
-
-def safe_repr(value: object) -> str:
-    """Return a short representation of a value for a message, even if its __repr__ fails."""
-    try:
-        return f"{value!r:.40}"
-    except (Exception, SystemExit):
-        return f"a {type(value).__name__}"
+    kind = "" if isinstance(error, ReadError) else type(error).__name__
+    return ReadError(": ".join(filter(None, (kind, str(error)))))
 
 
 class Slope:
@@ -254,13 +242,13 @@ class Recorder:
         try:
             number = float(value)
         except (Exception, SystemExit):
-            return self._failed(index, is_power, ReadError(f"it returns {safe_repr(value)}, not a number"), time_s)
+            return self._failed(index, is_power, ReadError(f"it returns {value!r:.40}, not a number"), time_s)
         least, most = self._bounds_w[index] if is_power else (-MOST, MOST)
         if least <= number <= most and not (is_power and number in NO_POWER_W):
             return number
         kind = "power" if is_power else "counter"
         whose = f"a device with a limit of {most / TIMES_LIMIT:g} W" if most < number < MOST_W else "any machine"
-        error = ReadError(f"it returns {safe_repr(value)}, not a plausible {kind} of {whose}")
+        error = ReadError(f"it returns {value!r:.40}, not a plausible {kind} of {whose}")
         return self._failed(index, is_power, error, time_s)
 
     def _failed(self, index: int, is_power: bool, error: ReadError, time_s: float) -> float:

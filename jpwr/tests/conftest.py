@@ -247,5 +247,5 @@ def interpreter(version: str) -> str:
     """The path of that Python; where there is none, the test is skipped, or fails where nobody would see that."""
     path = interpreter_or_none(version)
     if path is None:
-        not_run(f"Python {version} (pyenv or uv can install it)")
+        not_run(f"Python {version}: uv python install {version}")
     return path

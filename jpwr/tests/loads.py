@@ -50,15 +50,6 @@ def square(period_s: float, phase_s: float = 0.0, duty: float = 0.5) -> Load:
     return Load(power_w, energy_j)
 
 
-def sine(period_s: float, phase_s: float = 0.0, swing_w: float = 580.0) -> Load:
-    """Power that goes evenly between two levels around 300 W."""
-    per_s = 2 * math.pi / period_s
-    return Load(
-        lambda time_s: 300 + swing_w / 2 * math.sin(per_s * (time_s + phase_s)),
-        lambda time_s: 300 * time_s - swing_w / 2 / per_s * math.cos(per_s * (time_s + phase_s)),
-    )
-
-
 def ramp(slope_w_per_s: float, start_w: float = 350.0) -> Load:
     return Load(
         lambda time_s: start_w + slope_w_per_s * time_s,
@@ -117,14 +108,6 @@ LOADS: dict[str, Callable[[random.Random, float], Load]] = {
 }
 
 
-def cut(load: Load, end_s: float, then_w: float) -> Load:
-    """A load that ends at a moment, and what is drawn then."""
-    return Load(
-        lambda time_s: load.power_w(time_s) if time_s < end_s else then_w,
-        lambda time_s: load.energy_j(min(time_s, end_s)) + then_w * max(0.0, time_s - end_s),
-    )
-
-
 def training(chance: random.Random, length_s: float) -> Load:
     """Steps of about a second in four parts, in a hundred seconds' warm-up, with pauses for checkpoints."""
     edges_s, levels_w = [0.0], []
@@ -138,14 +121,6 @@ def training(chance: random.Random, length_s: float) -> Load:
     return levels(edges_s, levels_w)
 
 
-def walk(chance: random.Random, length_s: float) -> Load:
-    """Power that wanders between idle and the limit."""
-    levels_w = [300.0]
-    while len(levels_w) < length_s / 0.005:
-        levels_w.append(min(690.0, max(40.0, levels_w[-1] + chance.gauss(0, 8))))
-    return levels([0.005 * number for number in range(len(levels_w))], levels_w)
-
-
 def renewed(read: Callable[[float], float], refresh_s: float, phase_s: float = 0.0) -> Callable[[float], float]:
     """A sensor that has a new value every so often, and shows it until it has the next."""
     return lambda time_s: read(math.floor((time_s - phase_s) / refresh_s) * refresh_s + phase_s)
@@ -154,15 +129,6 @@ def renewed(read: Callable[[float], float], refresh_s: float, phase_s: float = 0
 def averaged(load: Load, time_s: float) -> Callable[[float], float]:
     """A sensor that shows the mean over the time before."""
     return lambda now_s: load.between_j(now_s - time_s, now_s) / time_s
-
-
-def smoothed(load: Load, constant_s: float, length_s: float, step_s: float = 0.005) -> Callable[[float], float]:
-    """A sensor that smooths exponentially."""
-    shown_w, share = [load.power_w(0.0)], 1 - math.exp(-step_s / constant_s)
-    for step in range(int(length_s / step_s)):
-        mean_w = load.between_j(step * step_s, (step + 1) * step_s) / step_s
-        shown_w.append(shown_w[-1] + share * (mean_w - shown_w[-1]))
-    return lambda time_s: shown_w[int(time_s / step_s)]
 
 
 def looking_now_and_then(load: Load, phase_s: float = 0.0) -> Callable[[float], float]:

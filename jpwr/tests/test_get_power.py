@@ -105,12 +105,6 @@ def test_an_error_of_the_block_is_reported_as_it_is_and_the_data_stay(opened, mo
     assert energy["a"] == pytest.approx(5.0 * (series.times_s[-1] - series.times_s[0]) / 3600)
 
 
-@pytest.mark.parametrize("interval", ["100", None, 10**400, [100]])
-def test_an_interval_that_is_no_number_is_one_clear_sentence(interval):
-    with pytest.raises(JpwrError, match="the interval must be a number of milliseconds, got "):
-        get_power(["a"], interval)
-
-
 def test_where_there_is_a_counter_the_energy_is_by_it(monkeypatch):
     """The sensor sees half of the time, and has the lower power in each sample."""
     begin_s, shown_j = time.monotonic(), []

@@ -309,6 +309,7 @@ def test_what_is_no_amount_is_refused(text):
 def test_a_clock_between_two_steps_is_the_lower_one_and_with_slurm_the_higher_one():
     setting = made(kind=CLOCK, full=1980.0, most=1980.0, steps=(210.0, 1080.0, 1095.0, 1980.0))
     assert [value_of(text, setting) for text in ("1089", "1095", "55%")] == [1080, 1095, 1080]
+    assert value_of("66.7%", setting._replace(full=2100.0, steps=())) == 1400  # whole megahertz
     assert [value_of(text, setting, is_slurms=True) for text in ("1089", "1095", "1980")] == [1095, 1095, 1980]
 
 
@@ -338,10 +339,6 @@ def test_numbers_of_unlike_gpus_need_an_order(monkeypatch, variables, is_refused
                 nvml.open_settings(stack, variables)
         else:
             assert nvml.open_settings(stack, variables)
-
-
-def test_a_clock_is_set_in_whole_megahertz():
-    assert value_of("66.7%", made(kind=CLOCK, full=2100.0, most=2100.0)) == 1400
 
 
 @pytest.mark.parametrize(("set_to", "undone"), [(250.0, [400.0]), (247.0, [400.0]), (300.0, [])])
@@ -384,21 +381,6 @@ def test_an_amd_gpu_gets_a_power_cap_and_a_highest_clock_and_loses_them(amd):
         ("power limit", 450, 750),
         ("clock", 1470, 2100),
     ]
-    assert amd.files() == []
-
-
-def test_an_amd_gpu_is_restored_after_kill_9_by_the_next_start(amd):
-    options = ("--power-limit", "60%", "--clock", "70%", "--")
-    script = ("bash", "-c", "kill -9 $PPID")
-    code, said = amd.run(*options, *script, methods="rocm", STAND_IN_GPU="MI250")
-    assert code == -9, said
-    assert texts(amd.state)["level-3"] == "8"
-    code, said = amd.run("--", "true", methods="rocm", STAND_IN_GPU="MI250")
-    assert code == 0, said
-    # Of a card's two dies both have a clock, and one the cap.
-    restored = texts(amd.state)
-    assert restored["cap-0"] == "750000000"
-    assert {restored[f"clock-{die}"] for die in range(4)} == {"2100"}
     assert amd.files() == []
 
 

@@ -53,19 +53,6 @@ def test_the_parts_of_a_window_add_up(powers_w, shares, seed):
     assert abs(counted_j - whole.counter_j) <= sum(part.uncertainty_j for part in parts) + 1e-6
 
 
-@given(POWERS_W, SHARES, SEEDS, st.floats(-1000, 1e6))
-def test_another_zero_of_time_changes_nothing(powers_w, shares, seed, shift_s):
-    times_s = moments(seed, len(powers_w))
-    first_s, _, last_s = (inside(times_s, share) for share in shares)
-    if last_s - first_s < 0.01:
-        return
-    here = counted(times_s, powers_w).between(first_s, last_s)
-    there = counted([time_s + shift_s for time_s in times_s], powers_w).between(first_s + shift_s, last_s + shift_s)
-    assert there.integral_j == pytest.approx(here.integral_j, rel=1e-4)
-    assert there.integral_uncertainty_j == pytest.approx(here.integral_uncertainty_j, rel=1e-2, abs=1e-2)
-    assert there.counter_j == pytest.approx(here.counter_j, rel=1e-4)
-
-
 @given(POWERS_W, SHARES, SEEDS, st.integers(2, 9))
 def test_a_finer_trace_of_the_same_power_lies_within_the_interval(powers_w, shares, seed, parts):
     # Between two of the coarse samples, at equal distances, power goes from one to the other, in any way that it likes.

@@ -72,33 +72,6 @@ def in_region(timer, clock, key, seconds):
         clock.time_s += seconds
 
 
-def test_own_times_sum_up_to_the_step(timer, clock):
-    with timer.region(BATCH):
-        in_region(timer, clock, IO, 1)
-        in_region(timer, clock, FORWARD, 4)
-        clock.time_s += 0.5
-        in_region(timer, clock, UPDATE, 2)
-    [step] = timer.steps()
-    assert step.duration_s == pytest.approx(7.5)
-    assert step.own_s == pytest.approx({IO: 1, FORWARD: 4, UPDATE: 2, OTHER: 0.5})
-    assert step.whole_s == pytest.approx({IO: 1, FORWARD: 4, UPDATE: 2})
-
-
-def test_of_regions_that_overlap_each_moment_counts_for_the_one_that_began_last(timer, clock):
-    timer.start(BATCH)
-    timer.start("one")
-    clock.time_s += 1
-    timer.start("other")
-    clock.time_s += 2
-    timer.end("one")
-    clock.time_s += 4
-    timer.end("other")
-    timer.end(BATCH)
-    [step] = timer.steps()
-    assert step.own_s == pytest.approx({"one": 1, "other": 6, OTHER: 0})
-    assert step.whole_s == pytest.approx({"one": 3, "other": 6})
-
-
 def test_of_two_that_begin_at_one_moment_the_inner_one_has_it():
     spans = [Span(COMM, HOST, 0, 1), Span(UPDATE, HOST, 0, 3), Span(BATCH, HOST, 0, 4)]
     for order in (spans, spans[::-1]):
@@ -185,18 +158,6 @@ def test_with_events_steps_are_reported_by_the_device_and_nothing_waits_for_it(c
     assert steps[0].start_s == 100.0
     host = [span for span in timer.spans() if span.lane == HOST and span.key == BATCH]
     assert [span.end_s - span.start_s for span in host] == pytest.approx([0.002, 0.002])
-
-
-def test_a_host_that_keeps_the_device_waiting_shows_on_its_lane(clock):
-    device = Device(clock)
-    timer = RegionTimer(device.event, clock.now_s)
-    with timer.region(BATCH):
-        with timer.region(IO):
-            clock.time_s += 2
-        with timer.region(FORWARD):
-            device.work(1)
-    clock.time_s += 10
-    assert timer.steps()[0].own_s == pytest.approx({IO: 2, FORWARD: 1, OTHER: 0})
 
 
 def test_where_the_device_is_at_rest_its_time_and_the_hosts_meet(clock):

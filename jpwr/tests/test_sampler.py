@@ -27,7 +27,7 @@ from jpwr.sampling.pace import COUNTER_SHARE, PROBES
 from jpwr.sampling.recorder import Slope
 from jpwr.tests.conftest import DEADLINE_S, wait_until
 from jpwr.tests.loads import HIGH_W, LOW_W, counter_of, square
-from jpwr.trace.trace import NO_STATUS, STATUS, Moments, Row, Trace
+from jpwr.trace.trace import NO_STATUS, STATUS, Trace
 
 INFO = ChannelInfo("sensor", Scope.DEVICE, "a test")
 
@@ -56,12 +56,6 @@ def sample(clock, read_power_w, interval_s=0.1, until_s=0.55, read_energy_j=None
     sampler = Sampler([Channel(info, read_power_w, read_energy_j)], [trace], interval_s, clock, warnings.append)
     sampler.run(lambda: clock.time_s >= until_s)
     return trace, sampler, warnings
-
-
-def test_samples_are_at_multiples_of_the_interval_and_at_the_end(clock):
-    trace, sampler, _ = sample(clock, lambda: 1.0)
-    assert list(times_of(trace)) == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
-    assert sampler.recorder.skipped_ticks == 0
 
 
 def test_a_slow_read_skips_ticks_and_never_bursts(clock):
@@ -105,17 +99,6 @@ def test_a_call_that_took_long_makes_no_slope_of_a_counter_that_was_not_there(cl
     assert list(series.power_w)[1:] == pytest.approx([300.0] * (len(series.power_w) - 1), rel=0.25)
 
 
-@pytest.mark.parametrize("took_s", [0.06, 0.3])
-def test_readings_that_always_take_long_are_none_that_failed(clock, took_s):
-    def slow() -> float:
-        clock.time_s += took_s
-        return 300.0
-
-    trace, _, told = sample(clock, slow, until_s=4.0)
-    assert (trace.series()[0].missing, told) == (0, [])
-    assert max(steps(times_of(trace))) < 2 * 3 * took_s + 0.1
-
-
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.9, 1.4])
 def test_a_load_in_step_with_the_interval_is_seen_at_all_its_phases_however_long_a_round_takes(clock, share):
     def slow() -> float:
@@ -128,15 +111,6 @@ def test_a_load_in_step_with_the_interval_is_seen_at_all_its_phases_however_long
     begun_s = [time_s - share * 0.05 for time_s in times_of(trace)]
     counts = Counter(math.floor(time_s / 0.025) % 4 for time_s in begun_s)
     assert all(0.2 < number / len(begun_s) < 0.3 for number in counts.values())
-
-
-def test_what_a_read_takes_does_not_move_later_deadlines(clock):
-    def quick() -> float:
-        clock.time_s += 0.009
-        return 1.0
-
-    trace, _, _ = sample(clock, quick, until_s=10.0)
-    assert times_of(trace)[100] == pytest.approx(10.0045)
 
 
 @pytest.mark.parametrize("call_s", [0.03, 0.3])
@@ -168,31 +142,6 @@ def test_a_mark_reads_the_counters_and_not_power_of_which_it_would_be_no_fair_sa
     first, second = monitor.trace.series()
     assert list(first.times_s)[:3] == list(second.times_s)[:3] == [0.0, 1.0, 2.0]
     assert 0.25 in first.counter_times_s
-
-
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("refresh_s", [0.0, 0.001, 0.02, 0.1])
-@pytest.mark.slow
-def test_the_refresh_of_a_counter_is_found_by_readings_that_are_close_together(stepped, refresh_s, seed):
-    chance = random.Random(seed).random
-
-    def counter_j() -> float:
-        seen_s = math.floor(stepped.time_s / refresh_s + 0.3) * refresh_s if refresh_s else stepped.time_s
-        return math.floor(300_000 * seen_s) / 1000
-
-    info = INFO._replace(has_counter=True, counter_resolution_j=0.001)
-    with PowerMonitor([Channel(info, lambda: 300.0, counter_j)], clock=stepped, chance=chance) as monitor:
-        stepped.move_to(3.0)
-        monitor.mark("region_begin", "work")
-        stepped.move_to(11.0)
-        monitor.mark("region_end", "work")
-        stepped.move_to(14.0)
-    [work] = monitor.trace.regions()
-    [estimate] = monitor.trace.energies(work.start_s, work.end_s)
-    [curve] = monitor.trace.curves()
-    assert 0.9 * refresh_s <= curve.counter.refresh_s <= 3.2 * refresh_s + 0.04
-    assert estimate.method == "counter"
-    assert abs(estimate.energy_j - 2400.0) <= estimate.uncertainty_j <= 2.4 + 2 * 300.0 * 0.03
 
 
 @pytest.mark.parametrize("refresh_s", [0.02, 0.05, 0.1])
@@ -332,16 +281,6 @@ def broken() -> float:
     raise ZeroDivisionError("a bug")
 
 
-class NoNumber:
-    """Object that raises where it is shown."""
-
-    def __float__(self) -> float:
-        raise SystemExit
-
-    def __repr__(self) -> str:
-        raise ValueError
-
-
 @pytest.mark.parametrize(
     "reads",
     [
@@ -354,7 +293,6 @@ class NoNumber:
         lambda: math.nan,
         lambda: sys.exit(3),
         panicking,
-        lambda: NoNumber(),
     ],
 )
 def test_a_reader_with_a_bug_is_reported_at_once_and_costs_no_other_sensor_its_readings(stepped, reads):
@@ -480,20 +418,6 @@ def test_where_several_devices_hang_the_others_go_on_by_themselves(stepped):
     assert len(seen_s) > 250
 
 
-def test_devices_that_hang_from_the_start_keep_others_from_being_read_for_a_moment_only(stepped):
-    def stuck_w() -> float:
-        stepped.sleep_until(60.0)
-        return 2.0
-
-    channels = [Channel(INFO._replace(name=name), stuck_w if name in "bc" else lambda: 1.0) for name in "abcd"]
-    with PowerMonitor(channels, interval_s=0.1, clock=stepped, warn=[].append, chance=even) as monitor:
-        stepped.move_to(10.0)
-        assert sorted(monitor.hung) == ["b", "c"]
-        stepped.move_to(61.0)
-    for series in (monitor.trace.series()[0], monitor.trace.series()[3]):
-        assert len([time_s for time_s in series.times_s if 2 * (HUNG_S + HUNG_S + 0.2) < time_s < 10.0]) > 60
-
-
 def test_a_process_that_was_forked_waits_for_no_thread_that_it_has_not():
     with PowerMonitor([Channel(INFO, lambda: 5.0)]) as monitor:
         with monitor.recorder.lock:  # as when a thread is handing on at that moment
@@ -530,36 +454,6 @@ def test_a_block_begins_when_all_channels_have_been_read(monkeypatch):
         assert answers.is_set()
         first_s = [series.times_s[0] for series in monitor.trace.series()]
         assert max(first_s) < monitor.clock.now_s()
-
-
-def test_a_process_that_was_forked_as_rows_were_put_away_has_whole_columns(monkeypatch):
-    storing, go_on = threading.Event(), threading.Event()
-
-    def slowly(*columns):
-        storing.set()
-        assert go_on.wait(DEADLINE_S)
-        extend(*columns)
-
-    trace, extend = Trace([INFO]), Moments.extend
-    trace.extend([Row(float(number), [5.0], [None]) for number in range(3)])
-    monkeypatch.setattr("jpwr.trace.trace.Moments.extend", slowly)
-    other = threading.Thread(target=trace.series)
-    other.start()
-    assert storing.wait(DEADLINE_S)
-    # Who forks waits for it, and this thread cannot see that it does.
-    threading.Timer(0.1, go_on.set).start()
-    process = os.fork()
-    if process == 0:
-        go_on.set()
-        [series] = trace.series()
-        os._exit(len(series.times_s) + len(series.power_w))
-    try:
-        wait_until(lambda: b") Z " in Path(f"/proc/{process}/stat").read_bytes(), "its end")
-    finally:
-        os.kill(process, signal.SIGKILL)
-        _, status = os.waitpid(process, 0)
-        other.join()
-    assert os.waitstatus_to_exitcode(status) == 6
 
 
 def test_a_counter_that_does_not_answer_at_a_mark_holds_up_no_program(monkeypatch):
@@ -623,23 +517,6 @@ def test_a_quick_counter_stays_next_to_its_power_and_a_slow_one_where_there_is_t
     for series in monitor.trace.series():
         counted, seen = ([t for t in times_s if 4.0 < t < 5.0] for times_s in (series.counter_times_s, series.times_s))
         assert len(counted) == len(seen) > 5
-
-
-def test_a_device_whose_power_and_counter_hang_is_reported_once(stepped):
-    def hangs() -> float:
-        stepped.sleep_until(9.0 if stepped.time_s >= 1.0 else 0.0)
-        return 1.0
-
-    words: list[str] = []
-    channel = Channel(INFO._replace(has_counter=True), hangs, hangs, counter_takes_s=0.03)
-    with PowerMonitor([channel], interval_s=0.02, clock=stepped, warn=words.append, chance=even) as monitor:
-        stepped.move_to(4.0)
-        assert monitor.hung == ["sensor"]
-    assert len([said for said in words if "does not answer" in said]) == 1
-    [series] = monitor.trace.series()
-    missing_s = [time_s for time_s, watts in zip(series.times_s, series.power_w) if math.isnan(watts)]
-    assert missing_s == pytest.approx([1.0 + 0.02 * tick for tick in range(len(missing_s))])
-    assert missing_s[-1] > 3.9
 
 
 @pytest.mark.parametrize(("answers_s", "end_s"), [(20.0, 40.0), (1e6, 20.0), (1e6, 3.9)])

@@ -17,7 +17,7 @@ from jpwr import stored
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.report.frames import write_frames
 from jpwr.report.summary import Summary
-from jpwr.stored import Store, Stored, between, kept_as, searches
+from jpwr.stored import Store, Stored, between, searches
 from jpwr.tests.conftest import run
 from jpwr.trace.trace import Row
 from jpwr.trace.writers import CsvWriter, read_trace
@@ -59,14 +59,6 @@ def test_a_column_in_a_store_is_read_as_one_in_memory(store, many, kind):
     for beyond in (many, -many - 1):
         with pytest.raises(IndexError):
             column[beyond]
-
-
-def test_what_is_made_of_a_column_is_kept_where_the_column_is(store):
-    column = Stored(store, range(4 * FEW))
-    made = kept_as(column, column)
-    assert isinstance(made, Stored)
-    assert [*made] == [*column]
-    assert kept_as([1.0], [2.0]) == array("d", [2.0])
 
 
 def test_without_room_on_the_disk_a_column_stays_in_memory(tmp_path):

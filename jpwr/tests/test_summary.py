@@ -216,15 +216,6 @@ def test_of_a_command_that_reaches_over_what_was_sampled_the_rest_is_a_gap():
     assert counted.energy_j + counted.uncertainty_j >= 20 * IDLE_W + 16 * 700
 
 
-def test_regions_of_one_name_are_added_up():
-    step = Summary(trace_of([("step", 18, 19), ("step", 20, 24), ("step", 25, 27)])).regions["step"]
-    assert step[:4] == ("step", 3, 7.0, 1.0)
-    counted, modelled, lost = step.estimates
-    assert counted.energy_j == pytest.approx(7 * BUSY_W)
-    assert modelled.energy_j == pytest.approx(7 * MODEL_W)
-    assert lost.unknown
-
-
 # What a note is of, by words that it has and others have not.
 KINDS = {
     "hold": "hold time of",
@@ -250,9 +241,6 @@ def kinds_of(summary):
     assert len(found) == len(notes)
     assert max(map(len, notes), default=0) < 250
     return {*found} - {"unchecked"}  # as its samples are few
-
-
-HOLDS = ChannelInfo("holds", Scope.DEVICE, "", limit_w=400.0)
 
 
 @pytest.mark.parametrize(

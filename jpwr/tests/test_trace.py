@@ -62,14 +62,6 @@ def test_a_window_between_samples_has_interpolated_edges():
     assert (counted.samples, power.samples) == (2, 1)
 
 
-def test_a_channel_that_was_not_read_in_a_row_has_no_sample_there():
-    counted, power = step_ramp().series()
-    assert (counted.samples, counted.missing) == (11, 0)
-    assert (power.samples, power.missing) == (6, 0)
-    assert list(power.times_s) == [0, 2, 4, 6, 8, 10]
-    assert (power.energy_j, list(power.counter_times_s)) == (None, [])
-
-
 def test_idle_power_needs_three_samples_in_the_second_half_of_its_time():
     for samples in (3, 4, 5, 7):
         trace = step_ramp()

@@ -64,7 +64,6 @@ def test_a_last_line_that_was_cut_short_is_left_out(tmp_path, cut):
 
 HEADER = {"format": 1, "interval_s": 0.1, "channels": [{"name": "a", "scope": "cpu", "source": "b"}]}
 TOO_LARGE = 10**400
-DEEP = "[" * 100_000
 
 
 def start_of(value):
@@ -83,15 +82,12 @@ def channel(**changes):
 @pytest.mark.parametrize(
     "text",
     [
-        DEEP,
-        header()[:-1] + f', "x": {DEEP}',
         "[]",
         "1" + 9999 * "0",
         header(interval_s=TOO_LARGE),
         header(interval_s=math.inf),
         header(interval_s="0.1"),
         header(channels={}),
-        header(channels=HEADER["channels"] * 2),
         channel(held_s=-1.0),
         channel(seen_share=1.5),
         header(channels=[7]),
@@ -135,8 +131,6 @@ LONG = [f"{0.1 * row:.6f},,{100 + row % 7},{row % 3 or ''}" for row in range(500
         "25.05,-1.0,1.0,2.0",
         "25.05,nan,1.0,2.0",
         "25.05,1e999,1.0,2.0",
-        '# event {"event": "command_started", "time_s": 2}',
-        f"# event {DEEP}",
         '# event {"event": "x"}',
         '# event {"event": "x", "time_s": 1e999}',
         '# event {"time_s": 1}',
@@ -149,12 +143,11 @@ def test_a_damaged_line_among_many_is_named(tmp_path, monkeypatch, line, block):
     path = tmp_path / "trace.csv"
     counted = channel(has_counter=True).replace('"format": 1', '"format": 2')
     head = [f"# jpwr-trace {counted}", "time_s,half_s,a.power_w,a.energy_j"]
-    started = '# event {"event": "command_started", "time_s": 1}'
-    lines = [*head, started, *LONG[:250], line, *LONG[250:], ""]
+    lines = [*head, *LONG[:250], line, *LONG[250:], ""]
     path.write_text("\n".join(lines))
-    with pytest.raises(TraceError, match=r"is damaged in line 254: .*'head -n 253'"):
+    with pytest.raises(TraceError, match=r"is damaged in line 253: .*'head -n 252'"):
         read_trace(path)
-    path.write_text("\r\n".join([*lines[:253], "25.05,, 1_0.5 ,nan", *LONG[251:], "50.0,,7"]))
+    path.write_text("\r\n".join([*lines[:252], "25.05,, 1_0.5 ,nan", *LONG[251:], "50.0,,7"]))
     [series] = read_trace(path).series()
     assert len(series.times_s) == len(LONG)
     assert (series.power_w[250], sum(map(math.isnan, series.energy_j))) == (10.5, 1)
@@ -265,7 +258,7 @@ def test_an_unfinished_trace_of_another_node_stays_and_a_finished_one_makes_room
         assert fourth.path == path
 
 
-@pytest.mark.parametrize("text", ["", "time_s,a\n1,2\n", "# jpwr-trace {", '# jpwr-trace {"a":' + "[" * 200_000 + "\n"])
+@pytest.mark.parametrize("text", ["", "time_s,a\n1,2\n", "# jpwr-trace {"])
 def test_a_file_that_is_no_trace_is_left_alone(tmp_path, text):
     path = tmp_path / "trace.csv"
     path.write_text(text)
@@ -312,17 +305,6 @@ def test_what_is_written_goes_to_its_own_file_whatever_became_of_the_name(tmp_pa
         write(path)
         writer.extend([Row(7.0, [1.0, 2.0], [3.0, None])])
     assert times_of(read_trace(tmp_path / "moved")) == [0.0, 7.0]
-
-
-def test_two_runs_in_one_trace_are_damage(tmp_path):
-    path = tmp_path / "trace.csv"
-    with CsvWriter(path, [ChannelInfo("a", Scope.DEVICE, "")], {}) as writer:
-        for start_s in (0.0, 10.0):
-            writer.event("command_started", start_s)
-            writer.extend([Row(start_s + 1.0, [1.0], [None])])
-            writer.event("command_ended", start_s + 2.0)
-    with pytest.raises(TraceError, match="is damaged in line 6: a command starts or ends twice"):
-        read_trace(path)
 
 
 def test_rows_of_moments_become_rows_of_ticks():

@@ -35,7 +35,6 @@ EVENT = "# event "
 MOST_LINE = 2**24  # longest line of a trace, in characters
 BLOCK = 2**17  # characters that are read at a time: some hundred rows of 8 devices
 POWER = ".power_w"  # end of the name of a column of watts
-COMMAND = {"command_started", "command_ended"}
 NUMBERS = {"interval_s", "epoch_offset_s", "clock_error_s"}  # optional keys of the header
 
 
@@ -193,9 +192,6 @@ class open_trace:  # noqa: N801 - used like a function
             if not isinstance(channels, list):
                 raise ValueError("its channels are not a list")
             self.channels = [_channel(described) for described in channels]
-            known = [info.name for info in self.channels]
-            if twice := [name for name in known if known.count(name) > 1]:
-                raise ValueError(f"two of its channels are named '{printable(twice[0])}'")
             for name in NUMBERS.intersection(self.meta):
                 check_number(self.meta[name], name)
         except ValueError as error:
@@ -206,7 +202,6 @@ class open_trace:  # noqa: N801 - used like a function
             raise self._damaged(ValueError("its columns do not match its channels"))
         self._lines = 2
         self._last_s = [-math.inf] * sum(1 + info.has_counter for info in self.channels)  # time of each column
-        self._commands: list[str] = []
 
     def _line(self) -> str:
         try:
@@ -215,10 +210,7 @@ class open_trace:  # noqa: N801 - used like a function
             raise self._unreadable(error) from error
 
     def _unreadable(self, error: OSError) -> TraceError:
-        to_do = "give the path of a trace.csv"
-        if isinstance(error, PermissionError):
-            to_do = "its owner must let you read it, and look into its folders"
-        return TraceError(f"{self.path} cannot be read ({error.strerror}): {to_do}")
+        return TraceError(f"{self.path} cannot be read ({error.strerror}): give the path of a trace.csv of yours")
 
     def _damaged(self, error: ValueError) -> TraceError:
         whole = self._lines
@@ -285,10 +277,7 @@ class open_trace:  # noqa: N801 - used like a function
             read = bytes(map(bool, readings)) if "" in readings else b""
             bounds = (0.0, "a power in watts", MOST_W) if name.endswith(POWER) else (-MOST, "a counter in joules", MOST)
             columns.append(Column(_floats(list(filter(None, readings)) if read else readings, *bounds), read))
-        last_s, commands = self._last_times(times_s, columns), [event.name for event in events if event.name in COMMAND]
-        if len({*commands, *self._commands}) < len(commands) + len(self._commands):
-            raise ValueError("a command starts or ends twice, as in two concatenated traces")
-        self._last_s, self._commands = last_s, self._commands + commands
+        self._last_s = self._last_times(times_s, columns)
         return Block(events, times_s, half_s, columns)
 
     def _last_times(self, times_s: array[float], columns: Sequence[Column]) -> list[float]:
@@ -334,8 +323,6 @@ def _channel(described: Any) -> ChannelInfo:
     unknown = set(described).difference(ChannelInfo._fields)
     if unknown:
         raise ValueError(f"a channel has the unknown property '{min(unknown)}'")
-    if not isinstance(described["scope"], str):
-        raise ValueError("the scope of a channel is not of type str")
     info = ChannelInfo(**dict(described, scope=Scope(described["scope"])))
     check_info(info)
     return info

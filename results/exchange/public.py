@@ -24,7 +24,7 @@ from results.collect import RECORD_NAME, SCHEDULERS
 from results.find.folders import RESULT_NAME, WORKPACKAGES, as_plan
 from results.join.copies import FAILED
 from results.join.serving import MOST_BYTES, REQUESTS_NAME
-from results.points.setups import DRIVER, OF_A_DEVICE, SOFTWARE
+from results.points.facts import DRIVER, OF_A_DEVICE, SOFTWARE
 
 ABOUT = "about.yaml"
 Licence = Literal["CC-BY-4.0", "CC0-1.0"]  # SPDX identifiers of licences by which anybody may hand data on
@@ -69,7 +69,7 @@ KEPT = {
     *(OF_A_JOB | {*SOFTWARE} - {"container"}),
 }
 OBJECTS = {"packages", "numa_cpus"}  # keys of objects with such texts
-SENTENCES = {"notes", "no_power", "counter_not_used", "lacks", "values"}  # of the suite, with names of nodes
+SENTENCES = {"notes", "counter_not_used", "lacks", "values"}  # of the suite, with names of nodes
 OF_A_SITE = re.compile(r"(?<![\w./:])(?:/|~\w*/)[^\s,;]+|\S+@\S+")  # in such texts: a path, or an address
 SIMPLE = re.compile(r"[\w.,:=+ -]*")  # value of a variable: no path
 HOST = re.compile(r"node\d+|localhost|")  # hosts that may keep their names

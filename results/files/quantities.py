@@ -50,7 +50,8 @@ class Quantity(NamedTuple):
 def _read() -> Iterator[tuple[str, Quantity]]:
     for row in csv_rows(CATALOGUE):
         name, shown = row.pop("name"), Shown[row.pop("shown").upper() or "ALWAYS"]
-        known = {key: value for key, value in row.items() if value}
+        known = {"kind": "number"} if row["form"] else {}
+        known |= {key: value for key, value in row.items() if value}
         yield name, Quantity(**{"title": name, **known}, shown=shown)
 
 

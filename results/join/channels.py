@@ -15,8 +15,6 @@ from jpwr.trace.trace import Series, Trace
 SCOPES = ("device", "module", "cpu", "node", "supply")
 PROCESSOR_SCOPES = ("cpu", "node", "supply", "module", "device")  # the order if processors trained
 IDENTIFIED = SCOPES[:2]  # scopes whose channels may have the ids of their devices
-# Memory is not part of its processor's scope.
-ADDED_TO = {"cpu": "dram"}
 # Two channels are one sensor if at least this number and share of their changes are equal in a trace's last digit.
 TWIN_CHANGES, TWIN_SHARE, READING_STEP = 10, 0.75, 2e-6
 
@@ -52,8 +50,9 @@ def choose(
     for scope in scopes:
         chosen = of_one_method([info for info in channels if info.scope.value == scope and info.mine])
         if chosen:
-            memory = of_one_method([info for info in channels if info.scope.value == ADDED_TO.get(scope)], chosen[0])
-            return dict.fromkeys(chosen + memory, 0)
+            # Memory is not part of its processor's scope.
+            memory = [info for info in channels if scope == "cpu" and info.scope.value == "dram"]
+            return dict.fromkeys(chosen + of_one_method(memory, chosen[0]), 0)
     seen = {info.scope.value for info in channels}
     if without_id and "device" in seen:
         raise EnergyError(without_id)
@@ -94,16 +93,12 @@ def sensor(meta: Mapping[str, Any], hostname: str, info: ChannelInfo) -> tuple[s
     return meta.get("boot_id") or hostname, info.device_id or info.name
 
 
-def twins(trace: Trace) -> dict[ChannelInfo, ChannelInfo]:
-    """Return the channels that show an earlier channel's sensor once more, each with that channel.
+def twins(trace: Trace) -> set[ChannelInfo]:
+    """Return the channels that show an earlier channel's sensor once more.
 
     Some kernels have a RAPL zone for each die, and show its package's counter in all of them.
     """
-    repeated: dict[ChannelInfo, ChannelInfo] = {}
-    for earlier, later in combinations(trace.series(), 2):
-        if earlier.info not in repeated and _same_readings(earlier, later):
-            repeated.setdefault(later.info, earlier.info)
-    return repeated
+    return {later.info for earlier, later in combinations(trace.series(), 2) if _same_readings(earlier, later)}
 
 
 def _same_readings(one: Series, other: Series) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from jpwr.energy.estimate import known
-from record.derivation import derived_energy
-from record.derived import power_over_time
-from record.model import Channel, Energy, Numbers, Record, Window, changed
+from jpwr.errors import JpwrError
+from record.checks.checkpoints import WORDS
+from record.derived import power_over_time, ratio, sum_of_all
+from record.model import Channel, Energy, Numbers, Record, changed
 from record.parts import JOULES_PER_WH, of_node, windows_of
 from results.join.channels import EnergyError, sensor
 from results.join.nodes import NodeSums, TraceSums
@@ -18,25 +19,35 @@ MOST_ELSEWHERE = 1.1  # power outside of the windows over that inside; on an H20
 
 
 def energy_of(record: Record, traces: Sequence[TraceSums], kind: str) -> Energy:
-    """Return energy and power of the devices that trained, over the windows of one kind: those of a throughput.
+    """Return the energy of the devices that trained, over the windows of one kind, without the numbers of `derive`.
 
     Energy in watt-hours, power in watts, both summed over all devices. Raises EnergyError if a node has no trace of its
     window, or a device has no channel.
     """
-    of_nodes = [trace_of(hostname, windows, traces) for hostname, windows in windows_of(record, kind).items()]
-    nodes = [trace.node(hostname, kind) for hostname, trace in zip(windows_of(record, kind), of_nodes, strict=True)]
+    nodes, counted = list[NodeSums](), dict[tuple[str, str], str]()
+    for hostname, windows in windows_of(record, kind).items():
+        trace = of_node(windows[0], traces, lambda one: one.meta)
+        if trace is None:
+            raise EnergyError(f"node {hostname} has no power trace of the boot that it trained under")
+        nodes.append(trace.node(hostname, kind))
+        for info in nodes[-1].chosen:
+            other = counted.setdefault(sensor(trace.meta, hostname, info), hostname)
+            if other != hostname and not info.estimated:
+                raise EnergyError(f"channel {info.name} is one sensor, but counts for {other} and for {hostname}")
     if not nodes:
         raise EnergyError(f"the record has no {kind} window")
-    _refuse_a_sensor_of_two_nodes(zip(nodes, of_nodes, strict=True))
+    if len({node.scope for node in nodes}) > 1:
+        scopes = ", ".join(f"{node.scope} on {node.hostname}" for node in nodes)
+        raise EnergyError(f"the nodes were measured at different scopes, whose energies must not be added: {scopes}")
     channels = [channel for node in nodes for channel in node.channels]
-    _only_scope(nodes)
-    _refuse_nothing(channels)
+    for channel in channels:
+        if not (channel.energy_wh and channel.energy_wh > 0):
+            raise EnergyError(f"channel {channel.name} measured {channel.energy_wh:g}Wh, but every run uses energy")
     duration_s = max(node.duration_s for node in nodes)
-    # Errors of devices that are read at the same moments under the same load are correlated: their sum is linear.
     energy = Energy(
         energy_wh=_sum(channels, "energy_wh"),
         power_kind="measured",
-        power_scope="",
+        power_scope=nodes[0].scope,
         window_s=duration_s,
         sampling_interval_s=traces[0].meta.get("interval_s"),
         jpwr_version=traces[0].meta.get("jpwr_version"),
@@ -44,56 +55,31 @@ def energy_of(record: Record, traces: Sequence[TraceSums], kind: str) -> Energy:
         notes=[words for node in nodes for words in node.notes],
         sampled_by_scope=Numbers.of(_sampled_by_scope(nodes)),
     )
-    more = _busier_elsewhere(nodes, channels, duration_s) | _over_time(nodes, duration_s)
-    more |= _of_runs(nodes) if kind == "measured" else {}
-    return derived_energy(record, changed(energy, **more), kind)
-
-
-def _over_time(nodes: Sequence[NodeSums], duration_s: float) -> dict[str, Any]:
-    """Return percentiles and tenths of the power of all nodes, by parts of their windows, which begin together."""
-    parts = [node.parts_w for node in nodes]
-    if len(set(map(len, parts))) > 1:
-        return {}
-    return power_over_time([math.fsum(part) for part in zip(*parts, strict=True)], duration_s)
-
-
-def _of_runs(nodes: Sequence[NodeSums]) -> dict[str, Any]:
-    """Return the sums of the command on all nodes; empty if the trace of one does not cover it."""
+    more: dict[str, Any] = _busier_elsewhere(nodes, channels, duration_s)
+    if len({len(node.parts_w) for node in nodes}) == 1:  # their windows begin together
+        parts = zip(*(node.parts_w for node in nodes), strict=True)
+        more |= power_over_time([math.fsum(part) for part in parts], duration_s)
     runs = [node.run for node in nodes if node.run]
-    if len(runs) < len(nodes):
-        return {}
-    energy_wh = math.fsum(one.energy_j for one in runs) / JOULES_PER_WH
-    run_s, before_s = (max(lengths_s) for lengths_s in zip(*((one.run_s, one.before_s) for one in runs), strict=True))
-    return {"run_wh": energy_wh, "run_s": run_s, "before_s": before_s}
+    if kind == "measured" and len(runs) == len(nodes):
+        energies_j, run_s, before_s = zip(*runs, strict=True)
+        more |= {"run_wh": math.fsum(energies_j) / JOULES_PER_WH, "run_s": max(run_s), "before_s": max(before_s)}
+    return changed(energy, **more)
 
 
-def trace_of(hostname: str, windows: Sequence[Window], traces: Sequence[TraceSums]) -> TraceSums:
-    """Return the sums of the trace of a node's windows; raises EnergyError without any."""
-    trace = of_node(windows[0], traces, lambda one: one.meta)
-    if trace is None:
-        raise EnergyError(f"node {hostname} has no power trace of the boot that it trained under")
-    return trace
-
-
-def _refuse_a_sensor_of_two_nodes(nodes: Iterable[tuple[NodeSums, TraceSums]]) -> None:
-    counted: dict[tuple[str, str], str] = {}
-    for node, trace in nodes:
-        for info in node.chosen:
-            other = counted.setdefault(sensor(trace.meta, node.hostname, info), node.hostname)
-            if other != node.hostname and not info.estimated:
-                raise EnergyError(f"channel {info.name} is one sensor, but counts for {other} and for {node.hostname}")
-
-
-def _only_scope(nodes: Sequence[NodeSums]) -> None:
-    if len({node.scope for node in nodes}) > 1:
-        known = ", ".join(f"{node.scope} on {node.hostname}" for node in nodes)
-        raise EnergyError(f"the nodes were measured at different scopes, whose energies must not be added: {known}")
-
-
-def _refuse_nothing(channels: Sequence[Channel]) -> None:
-    for channel in channels:
-        if not (channel.energy_wh and channel.energy_wh > 0):
-            raise EnergyError(f"channel {channel.name} measured {channel.energy_wh:g}Wh, but every run uses energy")
+def energy_per_checkpoint(record: Record, traces: Sequence[TraceSums]) -> tuple[dict[str, float | None], list[str]]:
+    """Return the energies of a record's checkpoints for its `energy`, and notes on those that are unknown."""
+    energies, notes = dict[str, float | None](), []
+    rounds = record.metrics.number("checkpoint_rounds")
+    for kind, word in WORDS.items() if rounds else ():
+        try:
+            channels = energy_of(record, traces, kind).channels
+        except (EnergyError, JpwrError) as error:
+            notes.append(f"the energy of a checkpoint's {word} is unknown: {error}")
+            continue
+        for name in ("", "uncertainty_"):
+            each_wh = [channel.number(f"{name or 'energy_'}wh") for channel in channels]
+            energies[f"checkpoint_{word}_{name}wh"] = ratio(sum_of_all(each_wh), rounds)
+    return energies, notes
 
 
 def _sampled_by_scope(nodes: Sequence[NodeSums]) -> dict[str, float | None]:

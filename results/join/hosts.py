@@ -12,7 +12,7 @@ from pathlib import Path
 from jpwr.process.device_ids import same_ids
 from jpwr.trace.writers import open_trace
 from record.demand import hosts_of
-from record.derived import product, ratio
+from record.derived import ratio
 from record.model import Device, Energy, Record, Window, changed
 from record.parts import JOULES_PER_WH
 from record.values import count
@@ -92,15 +92,13 @@ def _devices_of(header: open_trace) -> dict[str, str]:
 
 
 def energy_of_roles(run: Record, energy: Energy) -> dict[str, float | None]:
-    """Return joules per token that prefill nodes read and decode nodes wrote, each with half of its 95 % interval.
+    """Return the energy of prefill and of decode nodes, and joules per token that they read and wrote.
 
     Empty unless the hosts of the run have roles. Idle power counts: all energy of a role is by its tokens.
     """
-    roles, found = hosts_of(run.option("run.hosts") or ""), dict[str, float | None]()
+    roles, energies = hosts_of(run.option("run.hosts") or ""), dict[str, float | None]()
     for role, (name, tokens) in TOKENS.items() if set(roles.values()) == TOKENS.keys() else ():
-        channels = [one for one in energy.channels if roles[one.hostname] == role]
-        found[f"{role}_wh"] = energy_wh = math.fsum(one.energy_wh or 0.0 for one in channels)
-        half_wh = math.fsum(one.uncertainty_wh or 0.0 for one in channels)
-        for key, wh in ((f"j_per_token_{name}", energy_wh), (f"j_per_token_{name}_half_width", half_wh)):
-            found[key] = ratio(product(wh, JOULES_PER_WH), run.metrics.number(tokens))
-    return found
+        of_role = [channel.energy_wh or 0.0 for channel in energy.channels if roles[channel.hostname] == role]
+        energies[f"{role}_wh"] = energy_wh = math.fsum(of_role)
+        energies[f"j_per_token_{name}"] = ratio(energy_wh * JOULES_PER_WH, run.metrics.number(tokens))
+    return energies

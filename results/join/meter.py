@@ -7,7 +7,6 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,8 +15,7 @@ from jpwr.energy.power import usual_step_s
 from jpwr.errors import JpwrError
 from jpwr.trace.trace import Trace
 from record.checks.energy import scope_conflict
-from record.derivation import ENERGIES as KINDS
-from record.derivation import derived_energy
+from record.derivation import ENERGIES, derived_energy
 from record.model import Energy, Numbers, Record, Window, changed
 from results.files.systems import system_of
 from results.files.workloads import short_batch_text
@@ -31,7 +29,6 @@ MARGIN_S = 60.0  # before and after a window, in which readings count, too
 CLOCK_S = 1.0  # largest difference of the meter's clock from the node's
 ONLY_NODE = ""
 LATEST_S = 1e11  # seconds since 1970, in the year 5138: larger numbers have another unit
-UNITS = {"milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
 METER = "meter"  # name of the channel
 
 
@@ -39,13 +36,7 @@ class Meter(NamedTuple):
     """Readings by node in the order of time: seconds since 1970 and watts."""
 
     path: Path
-    times_s: dict[str, list[float]]
-    power_w: dict[str, list[float]]
-
-    def node_of(self, hostname: str) -> str | None:
-        """Return the name under which a node's readings are stored, None if there are none."""
-        names = (hostname, hostname.partition(".")[0], ONLY_NODE)
-        return next((name for name in names if name in self.times_s), None)
+    readings: dict[str, list[tuple[float, float]]]
 
 
 def read_meter(path: Path) -> Meter:
@@ -53,73 +44,49 @@ def read_meter(path: Path) -> Meter:
 
     Readings of several nodes need the column `node`. Raises RecordError for any other file.
     """
-    readings: dict[str, list[tuple[float, float]]] = {}
+    by_time: dict[str, dict[float, float]] = {}
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            for node, time_s, power_w in _rows(file, path):
-                readings.setdefault(node, []).append((time_s, power_w))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+            for node, time_s, power_w in _readings(file):
+                if time_s in by_time.setdefault(node, {}):
+                    words = f"two readings{f' of node {node}' if node else ''} of {_moment(time_s)}"
+                    raise ValueError(f"it has {words}: add up the supplies of a node, one reading for each time")
+                by_time[node][time_s] = power_w
+    except (OSError, ValueError, csv.Error) as error:
         raise RecordError(f"{path} cannot be read as a meter's readings: {error}") from error
-    if not readings:
+    if not by_time:
         raise RecordError(f"{path} has no reading below its header")
-    for node, values in readings.items():
-        values.sort()
-        twice_s = next((before[0] for before, after in pairwise(values) if before[0] == after[0]), None)
-        if twice_s is not None:
-            words = f" of node {node}" if node else ""
-            raise RecordError(
-                f"{path} has two readings{words} of {_moment(twice_s)}: "
-                "add up the supplies of a node, one reading for each time"
-            )
-    return Meter(
-        path,
-        {node: [time_s for time_s, _ in values] for node, values in readings.items()},
-        {node: [power_w for _, power_w in values] for node, values in readings.items()},
-    )
+    return Meter(path, {node: sorted(readings.items()) for node, readings in by_time.items()})
 
 
-def _rows(file: Any, path: Path) -> Iterator[tuple[str, float, float]]:
-    header = file.readline()
-    delimiter = ";" if ";" in header else ","
-    titles = [title.strip().lower() for title in next(csv.reader([header], delimiter=delimiter), [])]
-    if TIME not in titles or POWER not in titles:
-        raise RecordError(f"{path}: its first line is {header.strip()!r}, but it needs the columns {TIME} and {POWER}")
-    if twice := next((title for title in (TIME, POWER, NODE) if titles.count(title) > 1), None):
-        raise RecordError(f"{path}: its first line has the column {twice} twice")
-    for number, fields in enumerate(csv.reader(file, delimiter=delimiter), 2):
-        row = dict(zip(titles, (field.strip() for field in fields), strict=False))
-        if not any(row.values()):
-            continue
-        if len(fields) > len(titles):
-            raise RecordError(
-                f"{path}, line {number}: {delimiter.join(fields)!r} has {len(fields)} fields below {len(titles)} "
-                "titles: write decimals with a point"
-            )
+def _readings(file: Any) -> Iterator[tuple[str, float, float]]:
+    """Yield node, seconds since 1970 and watts of each line; raises ValueError for one that is no reading."""
+    rows = csv.DictReader(file)
+    rows.fieldnames = titles = [title.strip().lower() for title in rows.fieldnames or ()]
+    if titles.count(TIME) != 1 or titles.count(POWER) != 1 or titles.count(NODE) > 1:
+        raise ValueError(f"its first line is {','.join(titles)!r}, but it needs the columns {TIME} and {POWER}, once")
+    for row in rows:
         try:
             time_s, power_w = _seconds(row[TIME]), float(row[POWER])
-        except (KeyError, ValueError) as error:
-            raise RecordError(f"{path}, line {number}: {delimiter.join(fields)!r} is not a reading: {error}") from error
-        if not (math.isfinite(time_s) and math.isfinite(power_w) and power_w >= 0):
-            raise RecordError(f"{path}, line {number}: {power_w:g} W at {time_s:g} s is not a reading")
-        yield row.get(NODE, ONLY_NODE), time_s, power_w
+            if None in row:
+                raise ValueError("it has more fields than the first line: write decimals with a point")
+            if not (abs(time_s) < LATEST_S and 0 <= power_w < math.inf):
+                raise ValueError("give watts, and seconds since 1970, or ISO 8601 with its zone")
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"line {rows.line_num}, {','.join(map(str, row.values()))!r}, is no reading: {error}"
+            ) from error
+        yield (row.get(NODE) or ONLY_NODE).strip(), time_s, power_w
 
 
 def _seconds(text: str) -> float:
     try:
-        time_s = float(text)
+        return float(text)
     except ValueError:
         moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
         if moment.tzinfo is None:
             raise ValueError("its time has no zone: add one, such as +01:00 or Z") from None
         return moment.timestamp()
-    if abs(time_s) >= LATEST_S:
-        raise ValueError(f"its time is in {_unit(abs(time_s))}: give seconds since 1970, or ISO 8601 with its zone")
-    return time_s
-
-
-def _unit(time_s: float) -> str:
-    """Return the unit of a time that is too large for seconds."""
-    return next((unit for unit, each in UNITS.items() if time_s / each < LATEST_S), "no unit")
 
 
 def with_meter(records: Sequence[Record], meter: Meter) -> tuple[list[Record], list[str]]:
@@ -129,41 +96,53 @@ def with_meter(records: Sequence[Record], meter: Meter) -> tuple[list[Record], l
     `sensor_channels`. Also returns a sentence on each run that the meter does not cover. Raises RecordError if it
     covers none, and for a run whose energy is from another meter's file.
     """
-    found, notes = list(records), []
-    good = [(place, record) for place, record in enumerate(records) if record.is_good and record.windows]
-    for place, record in good:
+    metered, notes = list(records), []
+    good = [place for place, record in enumerate(records) if record.is_good and record.windows]
+    for place in good:
         try:
-            traces = _traces(record, meter)
-            energies = {
-                energy: _with_clock(record, traces, kind)
-                for energy, kind in KINDS.items()
-                if kind == "measured" or record.energy_of(energy)
-            }
-            for energy, values in energies.items():
-                own = record.energy_of(energy)
-                if own and (other := _other_meter(own)):
-                    raise RecordError(
-                        f"{meter.path} and {other} both measure {_name(record)}: give one file of each node's meter"
-                    )
-                sampled = (vars(own.sampled_by_scope) if own else {}) | vars(values.sampled_by_scope)
-                sensors = own.channels if own else None
-                metered = changed(values, sampled_by_scope=Numbers.of(sampled), sensor_channels=sensors)
-                energies[energy] = derived_energy(record, metered, KINDS[energy])
-                if conflict := scope_conflict(energies[energy]):
-                    raise EnergyError(f"its energy is {conflict}: check that its readings are in watts")
-            found[place] = changed(record, **energies)
+            metered[place] = _metered(records[place], meter)
         except (EnergyError, JpwrError) as error:
-            notes.append(f"{meter.path} does not measure {_name(record)}: {error}")
+            notes.append(f"{meter.path} does not measure {_name(records[place])}: {error}")
     if good and len(notes) == len(good):
-        every = [time_s for times_s in meter.times_s.values() for time_s in (times_s[0], times_s[-1])]
-        span = f"{_moment(min(every))} to {_moment(max(every))}"
+        times_s = [time_s for readings in meter.readings.values() for time_s, _ in readings]
+        span = f"{_moment(min(times_s))} to {_moment(max(times_s))}"
         raise RecordError(f"{notes[0]}; nor any other run: its readings are from {span}")
-    return found, notes
+    return metered, notes
 
 
-def _other_meter(energy: Energy) -> str | None:
-    """Return the name of the meter's file that an energy is from; None for the run's own sensors."""
-    return next((channel.source for channel in energy.channels if channel.name == METER), None)
+def _metered(record: Record, meter: Meter) -> Record:
+    """Return a record with the meter's energies, whose uncertainty includes an error of the meter's clock."""
+    traces = _traces(record, meter)
+    clock_s = [CLOCK_S + (window.number("clock_error_s") or 0.0) for window in record.windows]
+    windows = [changed(window, clock_error_s=off_s) for window, off_s in zip(record.windows, clock_s, strict=True)]
+    timed = changed(record, windows=windows)
+    sums = sums_of(timed, traces)
+    notes = [f"the meter's clock is assumed to be within {CLOCK_S:g} s of the nodes'"]
+    if not ((block := system_of(record.system)) and block.meter_averaging_s):
+        averaging_s = max(info.averaging_s for trace in traces for info in trace.channels)
+        assumed = f"of {averaging_s:.3g} s: state the meter's as meter_averaging_s in the system's block"
+        notes.append(f"the meter's readings are assumed to be means over their interval {assumed}")
+    energies: dict[str, Energy] = {}
+    for key, kind in ENERGIES.items():
+        own = record.energy_of(key)
+        if not own and kind != "measured":
+            continue
+        if own and (other := next((one.source for one in own.channels if one.name == METER), None)):
+            raise RecordError(
+                f"{meter.path} and {other} both measure {_name(record)}: give one file of each node's meter"
+            )
+        energy = energy_of(timed, sums, kind)
+        sampled = (vars(own.sampled_by_scope) if own else {}) | vars(energy.sampled_by_scope)
+        energy = changed(
+            energy,
+            notes=[*energy.notes, *notes],
+            sampled_by_scope=Numbers.of(sampled),
+            sensor_channels=own.channels if own else None,
+        )
+        energies[key] = derived_energy(record, energy, kind)
+        if conflict := scope_conflict(energies[key]):
+            raise EnergyError(f"its energy is {conflict}: check that its readings are in watts")
+    return changed(record, **energies)
 
 
 def _moment(time_s: float) -> str:
@@ -180,75 +159,69 @@ def _traces(record: Record, meter: Meter) -> list[Trace]:
     hosts = {window.hostname for window in record.windows}
     traces = []
     for hostname in sorted(hosts):
-        node = meter.node_of(hostname)
+        names = (hostname, hostname.partition(".")[0], ONLY_NODE)
+        node = next((name for name in names if name in meter.readings), None)
         if node is None:
             raise EnergyError(f"it has no readings of node {hostname}")
         if node == ONLY_NODE and len(hosts) > 1:
             raise EnergyError(f"the run had {len(hosts)} nodes, but the column '{NODE}' is missing")
-        mine = [window for window in record.windows if window.hostname == hostname]
-        if any(window.start_epoch_s is None for window in mine):
-            raise EnergyError("the record has no start of its windows by the wall clock")
-        offset_s, *later_s = (
-            epoch_s - edge_s
-            for window in mine
-            for epoch_s, edge_s in ((window.start_epoch_s, window.start_s), (window.end_epoch_s, window.end_s))
-            if epoch_s is not None
-        )
-        moved_s = max((abs(one - offset_s) for one in later_s), default=0.0)
-        if moved_s > CLOCK_S:
-            raise EnergyError(f"the wall clock of node {hostname} was set by {moved_s:.1f} s while it ran")
-        run_s = _run_of(record, mine)
-        edges_s = [edge_s for window in mine for edge_s in (window.start_s, window.end_s)] + list(run_s)
-        first, last = min(edges_s) + offset_s - MARGIN_S, max(edges_s) + offset_s + MARGIN_S
-        times_s = meter.times_s[node]
-        part = slice(bisect_left(times_s, first), bisect_right(times_s, last))
-        if not times_s[part]:
-            raise EnergyError(f"it has no reading from {_moment(first + MARGIN_S)} to {_moment(last - MARGIN_S)}")
-        least_w, most_w = bounds_w(ChannelInfo(METER, Scope.SUPPLY, ""))
-        power_w = [
-            one if least_w <= one <= most_w and one not in NO_POWER_W else math.nan for one in meter.power_w[node][part]
-        ]
-        lacks = "reported 0 W, or a mark for a missing power, all the time" if all(map(math.isnan, power_w)) else ""
-        info = ChannelInfo(METER, Scope.SUPPLY, f"a meter in the supply line: {meter.path.name}", lacks=lacks)
-        info = _with_facts(info, record, usual_step_s(times_s[part]))
-        trace = Trace([info], {"hostname": hostname, "boot_id": mine[0].boot_id})
-        for time_s, one_w in zip(times_s[part], power_w, strict=True):
-            trace.append(time_s - offset_s, [one_w], [None])
-        for word, time_s in zip(("started", "ended"), run_s, strict=False):
-            trace.event(f"command_{word}", time_s)
-        traces.append(trace)
+        windows = [window for window in record.windows if window.hostname == hostname]
+        traces.append(_trace(record, windows, meter, node))
     return traces
 
 
-def _with_facts(info: ChannelInfo, record: Record, step_s: float) -> ChannelInfo:
-    """Add what the system's block states about its meter; by default, readings are means over their interval."""
-    block = system_of(record.system)
-    return info._replace(
+def _trace(record: Record, windows: Sequence[Window], meter: Meter, node: str) -> Trace:
+    hostname, offset_s = windows[0].hostname, _offset_s(windows)
+    command_s = _command_of(record, windows)
+    edges_s = [edge_s for window in windows for edge_s in (window.start_s, window.end_s)] + list(command_s)
+    first_s, last_s = min(edges_s) + offset_s, max(edges_s) + offset_s
+    readings = meter.readings[node]
+    begin, end = bisect_left(readings, (first_s - MARGIN_S,)), bisect_right(readings, (last_s + MARGIN_S, math.inf))
+    times_s = [time_s for time_s, _ in readings[begin:end]]
+    if not times_s:
+        raise EnergyError(f"it has no reading from {_moment(first_s)} to {_moment(last_s)}")
+    least_w, most_w = bounds_w(ChannelInfo(METER, Scope.SUPPLY, ""))
+    power_w = [
+        watts if least_w <= watts <= most_w and watts not in NO_POWER_W else math.nan
+        for _, watts in readings[begin:end]
+    ]
+    lacks = "reported 0 W, or a mark for a missing power, all the time" if all(map(math.isnan, power_w)) else ""
+    block, step_s = system_of(record.system), usual_step_s(times_s)
+    info = ChannelInfo(
+        METER,
+        Scope.SUPPLY,
+        f"a meter in the supply line: {meter.path.name}",
+        lacks=lacks,
+        # Without the system's statements, readings are means over their interval.
         averaging_s=(block and block.meter_averaging_s) or step_s,
         held_s=(block and block.meter_refresh_s) or step_s,
         resolution_w=(block and block.meter_resolution_w) or 0.0,
     )
+    trace = Trace([info], {"hostname": hostname, "boot_id": windows[0].boot_id})
+    for time_s, watts in zip(times_s, power_w, strict=True):
+        trace.append(time_s - offset_s, [watts], [None])
+    for word, time_s in zip(("started", "ended"), command_s, strict=False):
+        trace.event(f"command_{word}", time_s)
+    return trace
 
 
-def _run_of(record: Record, windows: Sequence[Window]) -> Sequence[float]:
+def _offset_s(windows: Sequence[Window]) -> float:
+    """Return the wall clock of a node less its monotonic one; raises EnergyError if it was set between the windows."""
+    starts = [(window.start_epoch_s, window.start_s) for window in windows]
+    ends = [(window.end_epoch_s, window.end_s) for window in windows]
+    offsets_s = [wall_s - own_s for wall_s, own_s in starts + ends if wall_s is not None]
+    if not offsets_s:
+        raise EnergyError("the record has no start of its windows by the wall clock")
+    moved_s = max(abs(offset_s - offsets_s[0]) for offset_s in offsets_s)
+    if moved_s > CLOCK_S:
+        raise EnergyError(f"the wall clock of node {windows[0].hostname} was set by {moved_s:.1f} s while it ran")
+    return offsets_s[0]
+
+
+def _command_of(record: Record, windows: Sequence[Window]) -> Sequence[float]:
     """Return start and end of the command on a node's clock, as its own sensors' trace has them; empty if unknown."""
-    known = [record.energy.number(name) if record.energy else None for name in ("before_s", "run_s")]
-    if known[0] is None or known[1] is None:
+    before_s, run_s = (record.energy.number(name) if record.energy else None for name in ("before_s", "run_s"))
+    if before_s is None or run_s is None:
         return ()
-    start_s = min(window.start_s for window in windows) - known[0]
-    return start_s, start_s + known[1]
-
-
-def _with_clock(record: Record, traces: Sequence[Trace], kind: str) -> Energy:
-    """Return the energy over the windows, with an uncertainty that includes an error of the meter's clock."""
-    windows = [
-        changed(window, clock_error_s=CLOCK_S + (window.number("clock_error_s") or 0.0)) for window in record.windows
-    ]
-    timed = changed(record, windows=windows)
-    energy = energy_of(timed, sums_of(timed, traces, kind), kind)
-    notes = [*energy.notes, f"the meter's clock is assumed to be within {CLOCK_S:g} s of the nodes'"]
-    if not ((block := system_of(record.system)) and block.meter_averaging_s):
-        averaging_s = max(info.averaging_s for trace in traces for info in trace.channels)
-        assumed = f"of {averaging_s:.3g} s: state the meter's as meter_averaging_s in the system's block"
-        notes.append(f"the meter's readings are assumed to be means over their interval {assumed}")
-    return changed(energy, notes=notes)
+    start_s = min(window.start_s for window in windows) - before_s
+    return start_s, start_s + run_s

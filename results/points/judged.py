@@ -13,16 +13,20 @@ from record.findings import NOT_RANKED, Finding, finding, from_data
 from record.model import Record, as_json
 from record.parts import devices_of, sensor_channels
 from record.perplexity import reference_of
-from record.values import once, value_at
+from record.values import once
+from results.points.facts import flat
 
 PART = "MIG-"  # beginning of the id of a part of a GPU
-DIVIDED_BY_MIG = "divided by MIG"  # in jpwr's description of an NVML sensor
 PARTITION = ("compute_partition", "accelerator_partition")  # of two versions of amd-smi; SPX is the whole device
 # A power limit is of the operating point. Shorter slowdowns are a remark.
 SLOWED_BY, MOST_SLOWED_PERCENT = ("thermal", "slowdown", "brake"), 10.0  # of the measured window
 DIVIDED = {"DPX", "TPX", "QPX", "CPX"}
 # States of a job that ended by itself, or that its scheduler cannot tell.
 HARMLESS = {"COMPLETED", "Complete", "SidecarRunning", "Deleted", "UNKNOWN", "unstated", ""}
+OWN_MARKS = {
+    "perplexity_reference": "the reference of its perplexity",
+    "reference": "the share of right answers",
+}
 WEIGHTS = ("url", "model_path", "real_weights")  # options of a server with weights that know a text
 
 
@@ -35,16 +39,15 @@ def shown_by(record: Record) -> list[Finding]:
 
 def why_wrong(good: Sequence[Record], bad: Sequence[Record]) -> Finding | None:
     """Return why the runs of a point are not ranked; None if they may be."""
-    seeds = Counter(one.option("training.seed") for one in good if one.option("window.to_loss"))
+    seeds = Counter(record.option("training.seed") for record in good if record.option("window.to_loss"))
     for seed, runs in seeds.most_common(1):
         if runs > 1:
             return finding("one_seed", runs=runs, seed=str(seed))
     for record in good:
-        if wrong := next((one for one in shown_by(record) if one.kind in NOT_RANKED), None):
-            return wrong
         # Of a version that stored other values, the kind decides.
-        if stored := next((one for one in record.serving.findings if one.kind in NOT_RANKED), None):
-            return from_data(as_json(stored))
+        stored = [from_data(as_json(one)) for one in record.serving.findings if one.kind in NOT_RANKED]
+        for wrong in (*(one for one in shown_by(record) if one.kind in NOT_RANKED), *stored):
+            return wrong
         number, state = job_of(record)
         if state not in HARMLESS and not any(job_of(other)[0] == number for other in bad):
             return finding("ended_by_scheduler", state=state)
@@ -53,9 +56,8 @@ def why_wrong(good: Sequence[Record], bad: Sequence[Record]) -> Finding | None:
 
 def job_of(record: Record) -> tuple[str, str]:
     """Return the number of a run's job and its state, as its scheduler reported them; empty texts without one."""
-    jobs = [vars(record.slurm), vars(record).get("kubernetes")]
-    known = next((one for one in jobs if isinstance(one, Mapping) and one), {})
-    number, state = (str(known.get(name) or "") for name in ("job_id", "state"))
+    job = vars(record.slurm) or vars(record).get("kubernetes") or {}
+    number, state = (str(job.get(name) or "") for name in ("job_id", "state"))
     return number, state.partition(" ")[0]  # sacct adds by whom a job was cancelled
 
 
@@ -64,62 +66,50 @@ def _of_server(record: Record) -> Iterator[Finding]:
     serving, of_suite = record.serving, reference_of(record.model, record.precision, 0.0)
     stored = [from_data(as_json(one)) for one in serving.findings]
     answers = serving.answers | ({"perplexity_reference": of_suite} if of_suite and serving.answers else {})
-    found = [*_not_checked(record), *judged(answers), *_own_marks(answers, of_suite)]
-    if one := serving.speculation:
-        facts = {name: getattr(one, name) for name in ("draft_tokens", "stated_length", "measured_length", "steps")}
-        found += judged_acceptance(facts, value_at(record, "metrics.output_tokens_per_request") or 0.0)
+    shown = [*_not_checked(record), *judged(answers), *_own_marks(answers, of_suite)]
+    if serving.speculation:
+        tokens = record.metrics.number("output_tokens_per_request") or 0.0
+        shown += judged_acceptance({"steps": None, "measured_length": None} | vars(serving.speculation), tokens)
     kinds = {one.kind for one in stored}
-    yield from [*stored, *(one for one in found if one.kind not in kinds)]
+    yield from [*stored, *(one for one in shown if one.kind not in kinds)]
 
 
 def _not_checked(record: Record) -> Iterator[Finding]:
     """Yield which checks the options ask for, and the record does not have."""
-    answers, wanted = record.serving.answers, record.config.get("answers") or {}
+    answers = record.serving.answers
     if record.serving.speculation:
         return
     pairs = (("questions", "questions"), ("questions_file", "expected"))
-    if any(wanted.get(option) and not answers.get(name) for option, name in pairs):
+    if any(record.option(f"answers.{option}") and not answers.get(name) for option, name in pairs):
         yield finding("answers_unknown")
     has_weights = any(record.option(f"serve.{name}") for name in WEIGHTS)
-    if wanted.get("perplexity") and has_weights and "perplexity_tokens" not in answers:
+    if record.option("answers.perplexity") and has_weights and "perplexity_tokens" not in answers:
         yield finding("perplexity_unknown")
 
 
 def _own_marks(answers: Mapping[str, Any], of_suite: float | None) -> Iterator[Finding]:
     """Yield the pass marks that the run states itself, and neither the suite nor a buyer."""
-    for what, option, value in (
-        ("the reference of its perplexity", "answers.perplexity_reference", answers.get("perplexity_reference")),
-        ("the share of right answers", "answers.reference", answers.get("reference")),
-    ):
+    for name, what in OWN_MARKS.items():
+        value = answers.get(name)
         if value not in (None, of_suite):
-            yield finding("own_mark", what=what, value=f"{value:.4g}", option=option)
+            yield finding("own_mark", what=what, value=f"{value:.4g}", option=f"answers.{name}")
 
 
 def _of_devices(record: Record) -> Iterator[Finding]:
-    """Yield why a run was not on whole and sound devices, by ids, names, sensors and the vendor's tool."""
+    """Yield why a run was not on whole and sound devices, by their ids and names, and by the vendor's tool."""
     for device in record.devices:
         name, ident = device.name or "", device.device_id or ""
-        if any(one.startswith(PART) for one in ident.split()) or " MIG " in name:
+        if any(part.startswith(PART) for part in ident.split()) or " MIG " in name:
             yield finding("divided_device", device=ident or name, how="MIG")
             return
-    for channel in sensor_channels(record):
-        if DIVIDED_BY_MIG in (channel.source or ""):
-            yield finding("divided_device", device=channel.name, how="MIG, by its sensor")
-            return
-    for report in _reports(record):
-        name = str(report.get("name") or report.get("uuid") or "a device")
-        mig, ecc, mode = (
-            str(report.get(key) or "").strip().lower()
-            for key in ("mig.mode.current", "ecc.mode.current", "compute_mode")
-        )
-        partition = report.get("partition")
-        parts = {str(partition.get(one)) for one in PARTITION} & DIVIDED if isinstance(partition, Mapping) else ()
-        if mig == "enabled" or parts:
-            yield finding("divided_device", device=name, how=", ".join(sorted(parts)) or "MIG is on")
-        elif ecc == "disabled":
+    for name, facts in _reports(record):
+        modes = {facts.get(f"partition.{key}", "") for key in PARTITION} & DIVIDED
+        if facts.get("mig.mode.current", "").strip().lower() == "enabled":
+            modes.add("MIG is on")
+        if modes:
+            yield finding("divided_device", device=name, how=", ".join(sorted(modes)))
+        elif facts.get("ecc.mode.current", "").strip().lower() == "disabled":
             yield finding("no_ecc", device=name)
-        elif mode == "prohibited":
-            yield finding("compute_prohibited", device=name, mode=mode)
 
 
 def _disturbed(record: Record) -> Iterator[Finding]:
@@ -133,10 +123,11 @@ def _disturbed(record: Record) -> Iterator[Finding]:
                 return
 
 
-def _reports(record: Record) -> list[dict[str, Any]]:
-    """Return what the vendor's tool reported of the devices of a run; of all, if no id is of one of them."""
-    used = {one for device in record.devices for one in same_ids(device.device_id or "")}
+def _reports(record: Record) -> list[tuple[str, dict[str, str]]]:
+    """Return name and facts of each device of a run by the vendor's tool; of all, if no id is of one of them."""
+    used = {ident for device in record.devices for ident in same_ids(device.device_id or "")}
     if not used:  # processors
         return []
-    reports = devices_of(record)
-    return [one for one in reports if used & set(same_ids(str(one.get("uuid") or "")))] or reports
+    reports = [dict(flat(report)) for report in devices_of(record)]
+    own = [facts for facts in reports if used & set(same_ids(facts.get("uuid", "")))]
+    return [(facts.get("name") or facts.get("uuid") or "a device", facts) for facts in own or reports]

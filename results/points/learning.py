@@ -12,16 +12,16 @@ import io
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
 from record.csv_rows import csv_rows
 from record.errors import RecordError
 from record.findings import Finding, finding
-from record.model import Learnt, Record, changed, is_number
+from record.model import Learnt, Record, is_number
 from record.values import count, value_at
 from results.points.estimate import CONFIDENCE, students_t
+from results.points.facts import facts_of, own_name
 
 REFERENCES = Path(__file__).with_suffix(".csv")  # made by 'caraml reference' from runs with the tag gate
 QUARTERS = 4
@@ -30,8 +30,9 @@ CHOICES = round((1 - CONFIDENCE) / 2 / (ERROR / QUARTERS))  # of students_t, for
 FEWEST_RUNS = 5  # Student's quantile is 10 with 5 runs and 16 with 4, with which little would be found
 PRECISIONS = ("fp32", "bf16")
 IDENTITY = ("text_sha256", "tokens", "files_sha256")  # of data from files, in provenance.data
-COPIED = 1e-6  # relative difference of losses, of which those of other seeds have a thousand times as much
 DIGITS = 12  # of a hash, as text
+NOT_JUDGED, HOW = "not judged", {"learns_worse": "worse", "learns_faster": "too fast"}
+CALLS = "compute.steps_per_call"
 
 
 class Key(NamedTuple):
@@ -61,24 +62,25 @@ class Reference(NamedTuple):
         return students_t(self.runs - 1, CHOICES) * self.deviations[quarter] * math.sqrt(1 + 1 / self.runs)
 
 
-COLUMNS = (*Key._fields, "steps", "runs", *(f"{one}_{n + 1}" for one in ("mean", "sd") for n in range(QUARTERS)))
+NUMBERS = [f"{name}_{quarter + 1}" for name in ("mean", "sd") for quarter in range(QUARTERS)]
+COLUMNS = (*Key._fields, "steps", "runs", *NUMBERS, "source")
 
 
 def key_of(record: Record) -> Key:
     """Return the key of a run; copies that ran at once each trained on a batch of their own."""
-    options = record.config.get("training") or {}
-    training = {name: value for name, value in sorted(options.items()) if name != "seed" and value is not None}
-    if (calls := record.option("compute.steps_per_call")) not in (None, 1):  # losses are those of calls
-        training["steps_per_call"] = calls
+    point, options = facts_of(record).point, facts_of(record).options
+    training = {name: text for name, text in sorted(options.items()) if name.startswith("training.")}
+    if options.get(CALLS, "1") != "1":  # losses are those of calls
+        training[CALLS] = options[CALLS]
     described = [(name, value_at(record, f"provenance.data.{name}")) for name in IDENTITY]
-    data = [record.data, *(f"{name} {str(value)[:DIGITS]}" for name, value in described if value is not None)]
+    data = [point.data, *(f"{name} {str(value)[:DIGITS]}" for name, value in described if value is not None)]
     return Key(
-        record.benchmark,
-        record.model,
-        record.sample,
+        point.benchmark,
+        point.model,
+        point.sample,
         ", ".join([*data, *(["in turns"] if record.option("turns.effective") else [])]),
-        (record.layout.global_batch_size or 0) // (record.fill.copies if record.fill else 1),
-        ", ".join(f"{name}={value:g}" if is_number(value) else f"{name}={value}" for name, value in training.items()),
+        point.global_batch // (point.copies or 1),
+        ", ".join(f"{own_name(name)}={text}" for name, text in training.items()),
     )
 
 
@@ -93,12 +95,6 @@ def means_of(losses: Sequence[float | None], steps: int) -> tuple[float, ...]:
     return tuple(statistics.fmean(known[quarter_of(steps, quarter)]) for quarter in range(QUARTERS))
 
 
-def with_learnt(record: Record, references: Mapping[Key, Reference]) -> Record:
-    """Return a record with what its losses show, if they can be judged or should be."""
-    learnt = learnt_of(record, references)
-    return changed(record, learnt=learnt) if learnt else record
-
-
 def learnt_of(record: Record, references: Mapping[Key, Reference]) -> Learnt | None:
     """Return what a run's losses show; None if there is no reference, and the run does not ask for one by its data."""
     if not record.is_good:
@@ -107,51 +103,40 @@ def learnt_of(record: Record, references: Mapping[Key, Reference]) -> Learnt | N
     reference = references.get(key)
     if reference is None:
         asks = record.option("training.data_seed") is not None
-        return _not_judged(finding("learning_unknown", why=_why_none(key, references))) if asks else None
-    if len(record.losses) < reference.steps:
-        return _not_judged(finding("learning_short", steps=len(record.losses), wanted=reference.steps))
-    own, found = means_of(record.losses, reference.steps), list(_deviations(record, reference))
-    words = {"learns_worse": "worse", "learns_faster": "too fast"}
+        return Learnt(how=NOT_JUDGED, findings=(_why_none(key, references),)) if asks else None
+    if (steps := len(record.losses)) < reference.steps:
+        return Learnt(how=NOT_JUDGED, findings=(finding("learning_short", steps=steps, wanted=reference.steps),))
+    loss, findings = means_of(record.losses, reference.steps)[-1], list(_deviations(record, reference))[:1]
+    how = HOW[findings[0].kind] if findings else "as the reference"
+    if reference.file:
+        findings.append(finding("learning_by_site", file=reference.file, source=reference.source))
     return Learnt(
-        how=words[found[0].kind] if found else "as the reference",
-        loss=own[-1] if math.isfinite(own[-1]) else None,
+        how=how,
+        loss=loss if math.isfinite(loss) else None,
         reference=reference.means[-1],
         most=reference.means[-1] + reference.half(QUARTERS - 1),
-        findings=tuple(found[:1]) + _whose(reference),
+        findings=tuple(findings),
     )
-
-
-def _whose(reference: Reference) -> tuple[Finding, ...]:
-    """Return whose pass mark a reference is, if it is not the suite's."""
-    return (finding("learning_by_site", file=reference.file, source=reference.source),) if reference.file else ()
-
-
-def _not_judged(why: Finding) -> Learnt:
-    return Learnt(how="not judged", findings=(why,))
 
 
 def _deviations(record: Record, reference: Reference) -> Iterator[Finding]:
     """Yield where a run is beyond the limits, later steps first: at its end, if it has more steps, and in quarters."""
-    length, own = len(record.losses), means_of(record.losses, reference.steps)
-    worst, last = reference.means[-1] + reference.half(QUARTERS - 1), quarter_of(reference.steps, QUARTERS - 1)
-    end = means_of(record.losses[length - reference.steps :], reference.steps)[-1]
-    if length > reference.steps and end > worst:
-        values = {"loss": end, "mean": reference.means[-1], "limit": worst, "runs": reference.runs}
-        yield finding("learns_worse", first=length - last.stop + last.start + 1, last=length, **values)
-    for quarter in reversed(range(QUARTERS)):
+    own, further = means_of(record.losses, reference.steps), len(record.losses) - reference.steps
+    end = means_of(record.losses[further:], reference.steps)[-1]
+    places = [(QUARTERS - 1, further, end), *((quarter, 0, own[quarter]) for quarter in reversed(range(QUARTERS)))]
+    for quarter, skipped, loss in places:
         mean, half, steps = reference.means[quarter], reference.half(quarter), quarter_of(reference.steps, quarter)
-        if abs(own[quarter] - mean) > half:
-            kind, sign = ("learns_worse", 1) if own[quarter] > mean else ("learns_faster", -1)
-            values = {"loss": own[quarter], "mean": mean, "limit": mean + sign * half, "runs": reference.runs}
-            yield finding(kind, first=steps.start + 1, last=steps.stop, **values)
+        is_worse, is_faster = loss > mean + half, loss < mean - half and not skipped
+        if is_worse or is_faster:
+            limits = {"loss": loss, "mean": mean, "limit": mean + half if is_worse else mean - half}
+            where = {"first": skipped + steps.start + 1, "last": skipped + steps.stop}
+            yield finding("learns_worse" if is_worse else "learns_faster", **where, **limits, runs=reference.runs)
 
 
-def _why_none(key: Key, references: Mapping[Key, Reference]) -> str:
-    alike = [other for other in references if other[:2] == key[:2]]
-    if not alike:
-        return f"there is none of {key.workload} {key.model}"
-    nearest = min(alike, key=lambda other: sum(a != b for a, b in zip(key, other, strict=True)))
-    return _difference(key, nearest, "the nearest reference")
+def _why_none(key: Key, references: Mapping[Key, Reference]) -> Finding:
+    alike = [_difference(key, other, "the nearest reference") for other in references if other[:2] == key[:2]]
+    why = min(alike, key=lambda words: words.count(";"), default=f"there is none of {key.workload} {key.model}")
+    return finding("learning_unknown", why=why)
 
 
 def _difference(key: Key, other: Key, whose: str) -> str:
@@ -178,17 +163,12 @@ def reference_of(records: Sequence[Record]) -> Reference:
     seeds = [record.option("training.seed") for record in trained]
     if len(set(seeds)) < len(seeds) or None in seeds:
         raise RecordError(f"the seeds of the runs are {seeds}, and each must be another one: repeat runs with --seed N")
-    for one, other in combinations(trained, 2):
-        if sum(map(_is_same, one.losses, other.losses)) > min(len(one.losses), len(other.losses)) / 2:
-            raise RecordError(
-                f"{one.file.path} and {other.file.path} have other seeds and the same losses: leave out the copy"
-            )
     if len(trained) < FEWEST_RUNS:
         raise RecordError(f"{count(len(trained), 'run')} with losses found, {FEWEST_RUNS} needed: make more runs")
     # A run with a shorter warm-up has these steps, too.
     asked = [(len(one.losses), one.option("window.measured_steps")) for one in trained]
-    lengths = [min(length, steps) if is_number(steps) else length for length, steps in asked]
-    if (steps := int(min(lengths))) < QUARTERS:
+    steps = int(min(min(length, steps) if is_number(steps) else length for length, steps in asked))
+    if steps < QUARTERS:
         raise RecordError(f"the shortest run has {count(steps, 'step')}, {QUARTERS} needed: measure more steps")
     quarters = list(zip(*(means_of(record.losses, steps) for record in trained), strict=True))
     systems, kinds = (sorted({vars(one)[name] for one in trained}) for name in ("system", "precision"))
@@ -205,10 +185,6 @@ def reference_of(records: Sequence[Record]) -> Reference:
     return made
 
 
-def _is_same(one: float | None, other: float | None) -> bool:
-    return one is not None and other is not None and math.isclose(one, other, rel_tol=COPIED)
-
-
 def _wrong(one: Reference) -> str:
     """Return why a run cannot be judged by a reference; empty if it can."""
     if one.steps < QUARTERS or one.runs < FEWEST_RUNS:
@@ -222,7 +198,7 @@ def read_references(*paths: Path) -> dict[Key, Reference]:
     found: dict[Key, Reference] = {}
     for path in paths:
         try:
-            rows, own = csv_rows(path, [*COLUMNS, "source"]), "" if path == REFERENCES else path.name
+            rows, own = csv_rows(path, COLUMNS), "" if path == REFERENCES else path.name
             found = {one.key: one._replace(file=own) for one in map(_of_row, rows)} | found
         except (OSError, ValueError, TypeError, csv.Error) as error:
             raise RecordError(
@@ -232,10 +208,11 @@ def read_references(*paths: Path) -> dict[Key, Reference]:
 
 
 def _of_row(row: Mapping[str, str]) -> Reference:
-    means, deviations = (tuple(float(row[f"{one}_{n + 1}"]) for n in range(QUARTERS)) for one in ("mean", "sd"))
     workload, model, sample, data, batch, training = (row[name] for name in Key._fields)
     key = Key(workload, model, sample, data, int(batch), training)
-    made = Reference(key, int(row["steps"]), int(row["runs"]), means, deviations, row["source"])
+    numbers = tuple(float(row[name]) for name in NUMBERS)
+    sizes = int(row["steps"]), int(row["runs"])
+    made = Reference(key, *sizes, numbers[:QUARTERS], numbers[QUARTERS:], row["source"])
     if why := _wrong(made):
         raise ValueError(f"{key.workload} {key.model}: {why}")
     return made
@@ -245,7 +222,7 @@ def as_csv(references: Iterable[Reference]) -> str:
     """Return references as the text of a file, with six digits of each loss."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*COLUMNS, "source"])
+    writer.writerow(COLUMNS)
     for one in sorted(references):
         numbers = (f"{value:.6g}" for value in (*one.means, *one.deviations))
         writer.writerow([*one.key, one.steps, one.runs, *numbers, one.source])

@@ -42,42 +42,34 @@ class StepRegions(NamedTuple):
 
 def regions_of(records: Sequence[Record]) -> list[StepRegions]:
     """Return the regions of a point's runs, for each kind of window that all of the runs record."""
-    every = []
-    for window in WINDOWS:
-        entries = [
-            entry for record in records if (entry := record.regions.get(window)) and entry.regions and entry.step_s
-        ]
-        if entries and len(entries) == len(records):
-            every.append(_medians(window, entries))
-    return every
+    every = ((window, [record.regions.get(window) for record in records]) for window in WINDOWS)
+    known = ((window, [run for run in runs if run and run.regions and run.step_s]) for window, runs in every)
+    return [_medians(window, runs) for window, runs in known if runs and len(runs) == len(records)]
 
 
-def _medians(window: str, entries: Sequence[Regions]) -> StepRegions:
-    names = dict.fromkeys(name for one in entries for name in one.regions)
-    regions = []
-    for name in sorted(names, key=_place):
-        runs = [one.regions.get(name) or ABSENT for one in entries]
-        known = next(run for run in runs if run is not ABSENT)
-        regions.append(
-            RegionTime(
-                name,
-                statistics.median(run.median_s or 0.0 for run in runs),
-                statistics.median(run.p95_s or 0.0 for run in runs),
-                statistics.fmean(run.share_percent or 0.0 for run in runs),
-                median_of_all([run.whole_s for run in runs]),
-                median_of_all([run.imbalance_percent for run in runs]),
-                TIMED_BY.get(known.from_ or entries[0].clock, ""),
-            )
-        )
-    step_s = statistics.median(one.step_s or 0.0 for one in entries)
-    longer = median_of_all([one.in_parts.number("longer_percent") for one in entries])
-    return StepRegions(window, step_s, regions, longer)
+def _medians(window: str, runs: Sequence[Regions]) -> StepRegions:
+    names = sorted({name for run in runs for name in run.regions}, key=lambda name: (_place(name), name))
+    step_s = statistics.median(run.step_s or 0.0 for run in runs)
+    longer = median_of_all([run.in_parts.number("longer_percent") for run in runs])
+    return StepRegions(window, step_s, [_median(name, runs) for name in names], longer)
 
 
-def _place(name: str) -> tuple[int, str]:
-    if name == OTHER:
-        return len(ORDER) + 1, ""
-    return (ORDER.index(name), "") if name in ORDER else (len(ORDER), name)
+def _median(name: str, runs: Sequence[Regions]) -> RegionTime:
+    regions = [run.regions.get(name, ABSENT) for run in runs]
+    known = next(region for region in regions if region is not ABSENT)
+    return RegionTime(
+        name,
+        statistics.median(region.median_s or 0.0 for region in regions),
+        statistics.median(region.p95_s or 0.0 for region in regions),
+        statistics.fmean(region.share_percent or 0.0 for region in regions),
+        median_of_all([region.whole_s for region in regions]),
+        median_of_all([region.imbalance_percent for region in regions]),
+        TIMED_BY.get(known.from_ or runs[0].clock, ""),
+    )
+
+
+def _place(name: str) -> int:
+    return ORDER.index(name) if name in ORDER else len(ORDER) + (name == OTHER)
 
 
 def median_of_all(values: Sequence[float | None]) -> float | None:
@@ -88,23 +80,20 @@ def median_of_all(values: Sequence[float | None]) -> float | None:
 
 def changes(base: Sequence[Record], other: Sequence[Record]) -> str:
     """Describe how a step's time changed, region by region; empty if a side has no regions."""
-    sides = [{steps.window: steps for steps in regions_of(side)}.get(WINDOWS[0]) for side in (base, other)]
-    if sides[0] is None or sides[1] is None:
+    sides = [steps for side in (base, other) for steps in regions_of(side) if steps.window == WINDOWS[0]]
+    if len(sides) < 2:
         return ""
-    ours, theirs = ({region.name: _seconds(steps, region) for region in steps.regions} for steps in sides if steps)
-    differences = {name: theirs.get(name, 0.0) - ours.get(name, 0.0) for name in ours.keys() | theirs.keys()}
+    # The regions' shares of a typical step sum up to it.
+    before, after = ({one.name: steps.step_s * one.share_percent / 100 for one in steps.regions} for steps in sides)
+    by_name = {name: (before.get(name, 0.0), after.get(name, 0.0)) for name in sorted(before.keys() | after.keys())}
+    largest_first = sorted(by_name.items(), key=lambda item: -abs(item[1][1] - item[1][0]))
     changed = [
-        f"{name} {_ms(ours.get(name, 0.0))} to {_ms(theirs.get(name, 0.0))}"
-        for name, change in sorted(differences.items(), key=lambda one: (-abs(one[1]), one[0]))
-        if abs(change) >= LEAST_CHANGE * sides[0].step_s
+        f"{name} {_ms(before_s)} to {_ms(after_s)}"
+        for name, (before_s, after_s) in largest_first
+        if abs(after_s - before_s) >= LEAST_CHANGE * sides[0].step_s
     ]
     steps = f"a step from {_ms(sides[0].step_s)} to {_ms(sides[1].step_s)} ms"
     return f"{steps}: {', '.join(changed)}" if changed else f"{steps}, and no region changed"
-
-
-def _seconds(steps: StepRegions, region: RegionTime) -> float:
-    """Return a region's time in a typical step, in seconds; the regions sum up to the step."""
-    return steps.step_s * region.share_percent / 100
 
 
 def _ms(seconds: float) -> str:

@@ -5,67 +5,28 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from record.findings import Finding, finding
-from record.values import devices_text, energy_source, grouped, sort_key, value_at
-from results.files.workloads import batch_text, short_batch_text
+from record.values import energy_source, grouped, sort_key, value_at
 from results.find.records import Record
 from results.points.estimate import Estimate, Interval, Part, of_runs, trimmed_mean
+from results.points.facts import Point, as_key, differences, facts_of
 from results.points.judged import job_of, why_wrong
 from results.points.sensors import accuracy_error, sampling_error, sensor_models
-from results.points.setups import differences, options_of, setup_of
 
 # Criteria for steps that are not in steady state.
-FEWEST_STEPS = 12  # with fewer, a trend may be chance
-TREND = 0.03  # relative change of the median step time
+FEWEST_STEPS = 12  # with fewer, a shift may be chance
+SHIFT = 0.03  # relative change of the median step time
 SHIFT_P_VALUE = 0.005  # just above the smallest p-value that 4 of 12 steps can reach
 OUTLIER = 1.5  # times the median step time
 OUTLIER_COST = 0.01  # of the time of all steps
-LAYOUT = (
-    ("TP", "tensor_parallel_size"),
-    ("PP", "pipeline_parallel_size"),
-    ("CP", "context_parallel_size"),
-    ("EP", "expert_parallel_size"),
-)
 ENERGIES = ("energy", "energy_effective")
 # MLPerf's training rules: of the runs to a loss, the fastest and the slowest are left out, and one may miss the loss.
 TO_LOSS = "_to_loss"  # in the path of a value that a training took to its loss
 FEWEST_TRIMMED = 3  # runs: with fewer, none is left out
 MOST_MISSED = 1
-
-
-class Point(NamedTuple):
-    """Workload and size of a measurement: equal for repeats, and for two systems that are compared."""
-
-    benchmark: str
-    model: str
-    data: str
-    sample: str  # its size, such as 2048 tokens
-    devices: int
-    global_batch: int
-    copies: int = 0  # that ran at once to fill the nodes; 0: an ordinary run
-    to_loss: float = 0.0  # target of a training to a loss; 0: an ordinary run
-
-    def __str__(self) -> str:
-        where = f"{devices_text(self.devices)}, {batch_text(self.benchmark, self.global_batch)}{self._kind}"
-        return ", ".join(filter(None, (self.benchmark, self.model, self.data, self.sample, where)))
-
-    @property
-    def place(self) -> str:
-        """Position of the point in a sweep, as text."""
-        return f"{devices_text(self.devices)}, {self.batch}{self._kind}"
-
-    @property
-    def batch(self) -> str:
-        """Size of the batch in few words."""
-        return short_batch_text(self.benchmark, self.global_batch)
-
-    @property
-    def _kind(self) -> str:
-        if self.to_loss:
-            return f", to loss {self.to_loss:g}"
-        return f", {self.copies} {'copy' if self.copies == 1 else 'copies'}" if self.copies else ""
 
 
 class PointResults(NamedTuple):
@@ -98,6 +59,16 @@ class PointResults(NamedTuple):
         """Why its good runs keep the point from being ranked; None if they do not."""
         return why_wrong(self.good, self.bad)
 
+    @property
+    def precision(self) -> str:
+        """Precision of the training; speeds in different precisions are not ranked together."""
+        return self.any.precision
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether the point runs the full workload of the comparison, and not a smaller one."""
+        return self.any.metrics.comparable is not False
+
     def values(self, path: str) -> list[float]:
         """Return the value of each good run; empty unless all have it, an energy of one kind, a loss that counts."""
         if TO_LOSS in path and self.missed > self.may_miss:
@@ -105,40 +76,29 @@ class PointResults(NamedTuple):
         if (energy := energy_of_path(path)) and len({energy_source(record, energy) for record in self.good}) > 1:
             return []
         values = [value_at(record, path) for record in self.good]
-        return [float(one) for one in values] if all(isinstance(one, int | float) for one in values) else []
+        return [float(value) for value in values] if all(isinstance(value, int | float) for value in values) else []
 
     def value(self, path: str) -> float | None:
-        """Return the median of the values of the good runs, or as `_to_loss` does; None without any."""
+        """Return the median of the values of the good runs, or their trimmed mean to a loss; None without any."""
         if not (values := self.values(path)):
             return None
-        return self._to_loss(values).value if TO_LOSS in path else statistics.median(values)
-
-    def half_width(self, path: str) -> float | None:
-        """Return the half-width of the interval of a value over the runs, without its sensor; None for a single run."""
-        values = self.values(path)
-        if not values or min(values) <= 0:
-            return None
-        interval = self._combined(path, values).interval
-        return interval.half if interval else None
+        return self._trimmed(values).value if TO_LOSS in path else statistics.median(values)
 
     def estimate(self, path: str, with_accuracy: bool = False) -> Estimate | None:
         """Return a value of the good runs; an energy's uncertainty includes its sensor's. None unless all are > 0."""
         values = self.values(path)
         if not values or min(values) <= 0:
             return None
-        return self._combined(path, values, self.sensor_parts(path, with_accuracy))
+        return (self._trimmed if TO_LOSS in path else of_runs)(values, self.sensor_parts(path, with_accuracy))
 
-    def _combined(self, path: str, values: Sequence[float], shared: Sequence[Part] = ()) -> Estimate:
-        return (self._to_loss if TO_LOSS in path else of_runs)(values, shared)
-
-    def _to_loss(self, values: Sequence[float], shared: Sequence[Part] = ()) -> Estimate:
-        """Return the mean of values to a loss, of enough without the smallest and the largest; shared: as `of_runs`.
+    def _trimmed(self, values: Sequence[float], shared: Sequence[Part] = ()) -> Estimate:
+        """Return the mean of values to a loss, of enough without the smallest and the largest.
 
         A run that missed the loss has the largest.
         """
         every = [*values, *[math.inf] * self.missed]
-        one = int(len(every) >= FEWEST_TRIMMED)
-        return trimmed_mean(every, one, one, shared)
+        at_each_end = int(len(every) >= FEWEST_TRIMMED)
+        return trimmed_mean(every, at_each_end, at_each_end, shared)
 
     def sensor_parts(self, path: str, with_accuracy: bool = False) -> list[Part]:
         """Return the components of an energy value's uncertainty that all runs share; none for any other value.
@@ -168,11 +128,6 @@ class PointResults(NamedTuple):
         energy = energy_of_path(path)
         return frozenset().union(*(sensor_models(one, energy) for one in self.good)) if energy else frozenset()
 
-    @property
-    def precision(self) -> str:
-        """Precision of the training; speeds in different precisions are not ranked together."""
-        return self.any.precision
-
     def own_interval(self, path: str) -> Interval:
         """Return what holds the intervals of a latency in each run; its end is infinite if one does not bound it."""
         lows, highs = (self.values(f"{path.removesuffix('_s')}_{end}_s") for end in ("low", "high"))
@@ -184,19 +139,15 @@ class PointResults(NamedTuple):
 
         Each with its interval, if that is bounded.
         """
-        found = []
+        kept = []
         for name in ("ttft", "tpot"):
             path = f"metrics.{name}_p99_s"
-            limit_s, values_s = value_at(self.any, f"metrics.slo_{name}_s"), self.values(path)
+            limit_s, values_s = self.any.metrics.number(f"slo_{name}_s"), self.values(path)
+            if not (limit_s and values_s):
+                return None
             high_s = self.own_interval(path).high
-            most_s = max([*values_s, *([high_s] if math.isfinite(high_s) else [])], default=None)
-            found.append(most_s <= limit_s if limit_s and most_s is not None else None)
-        return None if None in found else all(found)
-
-    @property
-    def is_comparable(self) -> bool:
-        """Whether the point runs the full workload of the comparison, and not a smaller one."""
-        return value_at(self.any, "metrics.comparable") is not False
+            kept.append(max([*values_s, *([high_s] if math.isfinite(high_s) else [])]) <= limit_s)
+        return all(kept)
 
 
 def energy_of_path(path: str) -> str:
@@ -213,69 +164,39 @@ def by_point(records: Sequence[Record]) -> list[PointResults]:
     at its place, and is a point of its own if there are several.
     """
     ordered = sorted(records, key=sort_key)
-    good = (record for record in ordered if record.is_good)
-    made = grouped(good, lambda record: (record.system, point_of(record), variant_of(record)))
     points = []
-    for (system, point, variant), records_of_point in made.items():
-        groups = grouped(records_of_point, setup_of)
+    good = grouped((record for record in ordered if record.is_good), lambda record: facts_of(record)[:3])
+    for (system, point, choices), records_of_point in good.items():
+        groups = grouped(records_of_point, lambda record: facts_of(record).setup)
         for runs, differs in zip(groups.values(), differences(list(groups)), strict=True):
-            points.append(PointResults(system, point, (*variant, *differs), runs, []))
-    failed: dict[tuple[Any, ...], PointResults] = {}
+            points.append(PointResults(system, point, (*choices, *differs), runs, []))
+    at_place = grouped(points, lambda results: _place(results.any))
+    failed: dict[Any, PointResults] = {}
     for record in ordered:
         if not record.is_good:
-            options, precision = options_of(record), record.precision
-            ran = [one for one in points if place_of(one.any) == place_of(record)]
-            ran = [one for one in ran if not precision or one.precision == precision]
-            alike = [one for one in ran if not options or options_of(one.any) == options]
-            alike = [one for one in alike if setup_of(one.any) == setup_of(record)] or alike
-            job = job_of(record)[0]
-            alike = [one for one in alike if job and any(job_of(run)[0] == job for run in one.good)] or alike
+            alike, facts = _alike(record, at_place.get(_place(record), [])), facts_of(record)
             if len(alike) == 1:
                 alike[0].bad.append(record)
             else:
-                results = PointResults(record.system, point_of(record), variant_of(record), [], [])
-                failed.setdefault((*place_of(record), options, precision), results).bad.append(record)
+                results = PointResults(facts.system, facts.point, facts.choices, [], [])
+                key = _place(record), as_key(facts.options), record.precision
+                failed.setdefault(key, results).bad.append(record)
     return sorted([*points, *failed.values()], key=lambda results: sort_key(results.any))
 
 
-def variant_of(record: Record, micro_batch: bool = True) -> tuple[str, ...]:
-    """Return the choices in which two runs of one point can differ, as text; `micro_batch` includes the micro batch."""
-    layout, micro = record.layout, record.layout.micro_batch_size
-    parallel = [f"{name}{size:.0f}" for name, key in LAYOUT if (size := layout.number(key) or 1) > 1]
-    batch = f"micro batch {micro}" if micro and micro_batch else ""
-    return tuple(filter(None, [record.precision, batch, *parallel, *record.variant]))
-
-
-def place_of(record: Record) -> tuple[Any, ...]:
+def _place(record: Record) -> tuple[str, Point]:
     """Return where in a sweep a run is, as a run that failed also states it."""
-    place = record.layout.num_devices, record.layout.global_batch_size, record.fill and record.fill.copies
-    return record.system, record.benchmark, record.model, *place
+    facts = facts_of(record)
+    return facts.system, facts.point._replace(data="", sample="", to_loss=0.0)
 
 
-def _trend(times_s: Sequence[float]) -> list[Finding]:
-    from scipy import stats
-
-    third = len(times_s) // 3
-    change = _change(times_s[:third], times_s[-third:])
-    is_significant = abs(change) > TREND and stats.kendalltau(range(len(times_s)), times_s).pvalue < 0.01
-    return [finding("trend", change=change)] if is_significant else []
-
-
-def _shift(times_s: Sequence[float]) -> list[Finding]:
-    from scipy import stats
-
-    third = len(times_s) // 3
-    shifts = {}
-    for at in (third, len(times_s) // 2, len(times_s) - third):
-        change = _change(times_s[:at], times_s[at:])
-        if abs(change) > TREND and stats.mannwhitneyu(times_s[:at], times_s[at:]).pvalue < SHIFT_P_VALUE:
-            shifts[at] = change
-    at = max(shifts, key=lambda at: abs(shifts[at]), default=0)
-    return [finding("shift", change=shifts[at], first=at, steps=len(times_s))] if shifts else []
-
-
-def _change(before: Sequence[float], after: Sequence[float]) -> float:
-    return statistics.median(after) / statistics.median(before) - 1
+def _alike(record: Record, points: Sequence[PointResults]) -> list[PointResults]:
+    """Return the points at the place of a failed run that it may be a repeat of."""
+    facts, job = facts_of(record), job_of(record)[0]
+    alike = [one for one in points if record.precision in ("", one.precision)]
+    alike = [one for one in alike if not facts.options or facts_of(one.any).options == facts.options]
+    alike = [one for one in alike if facts_of(one.any).setup == facts.setup] or alike
+    return [one for one in alike if job and any(job_of(run)[0] == job for run in one.good)] or alike
 
 
 def step_times_s(record: Record) -> list[float]:
@@ -285,23 +206,18 @@ def step_times_s(record: Record) -> list[float]:
 
 def unsteady(times_s: Sequence[float]) -> list[Finding]:
     """Return why a run's steps are not in steady state, or too few to check it; empty if they are."""
-    found = disturbances(times_s)
-    if len(times_s) < FEWEST_STEPS:
-        found.append(finding("few_steps", steps=len(times_s), wanted=FEWEST_STEPS))
-    return found
+    few = [finding("few_steps", steps=len(times_s), wanted=FEWEST_STEPS)] if len(times_s) < FEWEST_STEPS else []
+    return disturbances(times_s) + few
 
 
 def disturbances(times_s: Sequence[float]) -> list[Finding]:
     """Return the disturbances of the steps of a run.
 
-    A trend is a change of the median from the first third to the last of more than TREND that chance does not explain
-    (Kendall's test of rank against order, at 1 %), or one from before to after a third, a half or two thirds of the
-    steps (Mann and Whitney's test, at SHIFT_P_VALUE each). Outliers are steps of more than OUTLIER medians that cost
-    more than OUTLIER_COST of the time.
+    A shift is a change of the median by more than SHIFT, from before to after a third, a half or two thirds of the
+    steps, that chance does not explain (Mann and Whitney's test, at SHIFT_P_VALUE each). Outliers are steps of more
+    than OUTLIER medians that cost more than OUTLIER_COST of the time.
     """
-    found = []
-    if len(times_s) >= FEWEST_STEPS:
-        found += _trend(times_s) or _shift(times_s)
+    found = [] if len(times_s) < FEWEST_STEPS else _shifts(times_s)
     median = statistics.median(times_s) if times_s else 0.0
     slow = [time_s for time_s in times_s if time_s > OUTLIER * median]
     cost = math.fsum(time_s - median for time_s in slow) / math.fsum(times_s) if slow else 0.0
@@ -310,15 +226,18 @@ def disturbances(times_s: Sequence[float]) -> list[Finding]:
     return found
 
 
-def point_of(record: Record) -> Point:
-    """Return the point that a record is a repeat of."""
-    return Point(
-        record.benchmark,
-        record.model,
-        record.data,
-        record.sample,
-        record.layout.num_devices or 0,
-        record.layout.global_batch_size or 0,
-        record.fill.copies if record.fill else 0,
-        record.option("window.to_loss") or 0.0,
-    )
+def _shifts(times_s: Sequence[float]) -> list[Finding]:
+    """Return the largest change of the median that chance does not explain."""
+    steps = len(times_s)
+    changes = {at: _change(times_s[:at], times_s[at:]) for at in (steps // 3, steps // 2, steps - steps // 3)}
+    large = sorted((at for at in changes if abs(changes[at]) > SHIFT), key=lambda at: -abs(changes[at]))
+    if not large:
+        return []
+    from scipy import stats
+
+    likely = (at for at in large if stats.mannwhitneyu(times_s[:at], times_s[at:]).pvalue < SHIFT_P_VALUE)
+    return [finding("shift", change=changes[at], first=at, steps=steps) for at in islice(likely, 1)]
+
+
+def _change(before: Sequence[float], after: Sequence[float]) -> float:
+    return statistics.median(after) / statistics.median(before) - 1

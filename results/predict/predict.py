@@ -12,9 +12,8 @@ from record.parts import JOULES_PER_WH
 from record.values import THROUGHPUT, devices_text, grouped
 from results.find.records import Record, RecordError
 from results.points.estimate import Interval, students_t
-from results.points.operating import limits_of
-from results.points.repeats import Point, PointResults, variant_of
-from results.points.setups import Setup, differences, platform_of
+from results.points.facts import Point, as_key, choices_of, differences, facts_of
+from results.points.repeats import PointResults
 from results.predict.curve import (
     FEWEST_POINTS,
     Curve,
@@ -189,7 +188,7 @@ def groups_of(results: Iterable[PointResults]) -> list[Group]:
     """Group the points for one curve each: a group has the same software, devices and options."""
 
     def key(one: PointResults) -> tuple[object, ...]:
-        variant = variant_of(one.any, micro_batch=False)
+        variant = choices_of(one.any, micro_batch=False)
         return one.system, one.point._replace(devices=0, global_batch=0), variant, one.precision
 
     groups = []
@@ -197,16 +196,11 @@ def groups_of(results: Iterable[PointResults]) -> list[Group]:
     for points in grouped(trained, key).values():
         # A workload that sums no gradients up has the micro batch that its batch gives; else it is an option.
         is_option = any(_accumulates(one.any) for one in points)
-        platforms = grouped(points, lambda one: (variant_of(one.any, is_option), _platform(one.any)))  # noqa: B023
+        platforms = grouped(points, lambda one: (choices_of(one.any, is_option), as_key(facts_of(one.any).platform)))  # noqa: B023
         words = differences([platform for _, platform in platforms])
         for ((variant, _), mine), differs in zip(platforms.items(), words, strict=True):
             groups.append(Group(mine, (*variant, *differs)))
     return groups
-
-
-def _platform(record: Record) -> Setup:
-    """Return software, devices and their limits: a curve is of one operating point."""
-    return (*platform_of(record), ("limits", str(limits_of(record))))
 
 
 def _is_other(one: PointResults) -> bool:

@@ -14,7 +14,8 @@ from itertools import permutations
 from record.values import THROUGHPUT, devices_text, grouped
 from results.files.systems import System, read_systems
 from results.points.estimate import students_t
-from results.points.repeats import PointResults, variant_of
+from results.points.facts import choices_of
+from results.points.repeats import PointResults
 from results.predict.predict import Group, Prediction, PredictionError, around
 from results.published import throughputs
 
@@ -83,7 +84,7 @@ class Ratio:
         return Prediction(
             self.system,
             self.first.point._replace(devices=devices, global_batch=batch),
-            tuple(one for one in variant_of(self.first.any, micro_batch=False) if one != self.first.precision),
+            tuple(one for one in choices_of(self.first.any, micro_batch=False) if one != self.first.precision),
             self.first.precision,
             f"data sheets, from {' and '.join(known)}",
             self.first.any.work_unit,

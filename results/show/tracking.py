@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from record.model import Part, is_number
 from results.find.records import Record, RecordError
 from results.join.nodes import TRACES
-from results.points.repeats import point_of
-from results.points.setups import flat
+from results.points.facts import flat, point_of
 
 RUN_TAG = "caraml.run_id"
 ABOUT = ("system", "model", "precision", "data", "sample", "status", "error")

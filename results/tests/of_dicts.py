@@ -7,14 +7,14 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from record import checks, values
-from record.derivation import derive
+from record.derivation import derive, derived_energy
 from record.model import Record, as_json
 from results import achievable, load
 from results.exchange import recomputed
 from results.find import records, todays
 from results.join import energy, meter, reads
 from results.join import nodes as joined
-from results.points import operating, regions, repeats
+from results.points import facts, operating, regions, repeats
 from results.show.page import origin, report
 from results.show.page import shortcomings as shortcomings
 from results.show.tables import doubts, table
@@ -84,7 +84,7 @@ def add_achievable(*arguments: Any) -> list[str]:
 
 failures_once = taking_dicts(doubts.failures_once)
 limits = taking_dicts(shortcomings.limits)
-reads_of = taking_dicts(reads.reads_of)
+reads_of = taking_dicts(lambda record, folder: as_json(reads.reads_of(record, folder)))
 write_report = taking_dicts(report.write_report)
 by_point = taking_dicts(repeats.by_point)
 changes = taking_dicts(regions.changes)
@@ -92,7 +92,11 @@ compare = taking_dicts(comparing.compare)
 contradictions = taking_dicts(lambda record: [*checks.contradictions(derive(record)), *todays.wrong_length(record)])
 differences = taking_dicts(nodes.differences)
 energy_kind = taking_dicts(quality.energy_kind)
-energy_of = taking_dicts(lambda one, traces, kind: energy.energy_of(one, joined.sums_of(one, traces, kind), kind))
+energy_of = taking_dicts(
+    lambda record, traces, kind: derived_energy(
+        record, energy.energy_of(record, joined.sums_of(record, traces), kind), kind
+    )
+)
 energy_rules = taking_dicts(quality.energy_rules)
 failures = taking_dicts(table.failures)
 grade = taking_dicts(quality.grade)
@@ -101,7 +105,7 @@ limits_of = taking_dicts(operating.limits_of)
 medians = taking_dicts(nodes.medians)
 origin_table = taking_dicts(origin.origin_table)
 original_table = taking_dicts(table.original_table)
-point_of = taking_dicts(repeats.point_of)
+point_of = taking_dicts(facts.point_of)
 quality_of = taking_dicts(origin.quality_of)
 pivot_table = taking_dicts(table.pivot_table)
 record_table = taking_dicts(table.record_table)

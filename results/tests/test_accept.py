@@ -101,7 +101,7 @@ SCALING = f"{GPT}must: [{{of: gpt, what: scaling_efficiency, at_least: 0.9}}]"
     ("of_few", "of_many", "words"),
     [
         (setup("2.0.1"), setup(), ("torch 2.0.1", "torch 2.13.0")),
-        (setup(), setup(config=OVERLAPPED), ("overlap not known", "overlap True")),
+        (setup(), setup(config=OVERLAPPED), ("parallel.overlap not known", "parallel.overlap True")),
         (setup(variant=["compiled layers"]), setup(), ("choices compiled layers", "choices as usual")),
         (setup("2.0.1", precision="fp16"), setup(), ("precision fp16, torch 2.0.1", "precision bf16, torch 2.13.0")),
     ],

@@ -172,7 +172,7 @@ def test_a_run_whose_result_was_taken_away_is_named(archive):
 def test_the_wall_clock_of_a_window_is_that_of_the_trace(offset_s, is_wrong):
     record = Record.of(make_record())
     trace = Trace([], {"hostname": "n1", "boot_id": "boot-1", "epoch_offset_s": offset_s})
-    found = [one for one in recomputed._not_marked(record, sums_of(record, [trace], "measured")) if "wall clock" in one]
+    found = [one for one in recomputed._not_marked(record, sums_of(record, [trace])) if "wall clock" in one]
     assert len(found) == is_wrong and all("-3600 s later by its wall clock" in one for one in found)
 
 

@@ -6,15 +6,12 @@ import os
 import pickle
 import sys
 import uuid
-from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from jpwr.backends import open_methods
 from jpwr.channel import ChannelInfo, Scope
-from jpwr.tests.conftest import install_method
 from jpwr.tests.conftest import run as run_program
 from jpwr.trace.writers import read_trace
 from record.checks.checkpoints import WORDS
@@ -34,7 +31,7 @@ from results.tests.builder import (
     on_nodes,
     window,
 )
-from results.tests.of_dicts import energy_rules, grade
+from results.tests.of_dicts import energy_rules
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -55,14 +52,6 @@ def test_energy_is_that_of_the_window_alone(job):
     assert found["idle_power_w"] == pytest.approx(7.0)
 
 
-@pytest.mark.parametrize("channel", [CPU, PACKAGE])
-def test_a_run_that_used_nothing_has_no_energy(job, channel):
-    job.record().trace([channel], lambda _, __: 0.0)
-    result = collect(job.path)
-    assert result["status"] == "failed"
-    assert result["error"].startswith("no energy: channel ")
-
-
 def test_the_model_declares_what_a_result_states_of_its_energy(job):
     job.record().trace([CPU], lambda _, __: 36.0)
     found = energy(job)
@@ -71,39 +60,12 @@ def test_the_model_declares_what_a_result_states_of_its_energy(job):
     assert channel.keys() | {"clocks"} == {one.name for one in fields(Channel)}
 
 
-def test_the_windows_edges_are_interpolated_between_samples(job):
-    # A ramp of 1 W/s sampled at 1.5 s, window 10 s to 20 s: its integral is 150 J whatever the phase.
-    limited = CPU._replace(limit_w=200.0)
-    job.record().trace([limited], lambda _, time_s: time_s, times_s=[0.7 + 1.5 * i for i in range(16)])
-    assert energy(job)["energy_wh"] == pytest.approx(150 / 3600)
-
-
 def test_an_epoch_costs_its_images_over_images_per_watt_hour(job):
     metrics = {"measured_images": 500, "images_per_epoch": 1_281_167}
     job.record(work_unit="images", metrics=metrics).trace([CPU], lambda _, __: 36.0)
     found = energy(job)
     assert found["images_per_wh"] == pytest.approx(500 / 0.1)
     assert found["epoch_wh"] == pytest.approx(1_281_167 / 5000)
-
-
-def test_only_devices_that_trained_are_counted(job):
-    job.record(devices=on_gpus("GPU-1")).trace(
-        [GPU0, GPU1, PACKAGE],
-        lambda channel, _: [50.0, 300.0, 80.0][channel],
-        lambda channel, t: [50.0, 300.0, 0][channel] * t,
-    )
-    found = energy(job)
-    assert [channel["name"] for channel in found["channels"]] == ["nvml:1"]
-    assert found["avg_power_w"] == pytest.approx(300.0)
-    assert found["power_source"] == "measured, device"
-
-
-def test_a_device_without_a_power_channel_is_a_failure_and_not_a_smaller_sum(job):
-    job.record(devices=on_gpus("GPU-7")).trace([GPU0, GPU1], lambda _, __: 50.0)
-    result = collect(job.path)
-    assert result["status"] == "failed"
-    assert "GPU-7 trained, but no power channel has its id" in result["error"]
-    assert result["metrics"]["tokens_per_s"] == 100.0
 
 
 @pytest.mark.parametrize("gone_at_s", [-1.0, 8.0])
@@ -133,38 +95,60 @@ def test_a_channel_that_could_not_be_read_says_why_there_is_no_energy(job):
     assert error.endswith(": cannot be read (NVML: GPU is lost)")
 
 
-def test_a_device_that_trained_counts_whatever_the_environment_hides(job):
-    job.record(devices=on_gpus("GPU-1")).trace([GPU0, GPU1._replace(mine=False)], lambda channel, _: 100.0 + channel)
-    assert energy(job)["avg_power_w"] == pytest.approx(101.0)
+ON_GPU, ON_CPU = ({"config": {"compute": {"device": name}}} for name in ("gpu", "cpu"))
+MODULES = [MODULE._replace(name=f"m{index}", device_id=f"GPU-{index}") for index in range(2)]
+WITHOUT_IDS = [GPU0._replace(name=f"cray:accel{index}", device_id="") for index in range(2)]
+NODE = ChannelInfo("ipmi", Scope.NODE, "ipmi")
 
 
-def test_modules_with_ids_are_chosen_by_them_and_others_all_count(job):
-    modules = [MODULE._replace(name=f"m{index}", device_id=f"GPU-{index}") for index in range(2)]
-    job.record(devices=on_gpus("GPU-1")).trace([*modules, PACKAGE], lambda channel, _: 100.0 + channel)
-    assert energy(job)["avg_power_w"] == pytest.approx(101.0)
-    job.record(devices=on_gpus("GPU-2"))
-    assert "GPU-2 trained, but no power channel has its id" in collect(job.path)["error"]
-    job.trace([MODULE, MODULE._replace(name="gh:Module Power Socket 1"), PACKAGE], lambda channel, _: 100.0 + channel)
-    assert energy(job)["avg_power_w"] == pytest.approx(201.0)
+@pytest.mark.parametrize(
+    ("changes", "channels", "found"),
+    [
+        # the power of channel n is 100 + n; of accelerators, those count whose ids have trained
+        ({"devices": on_gpus("GPU-1")}, [GPU0, GPU1._replace(mine=False)], (101.0, "device")),
+        ({"devices": on_gpus("GPU-0")}, [MODULES[0], GPU0], (101.0, "device")),
+        ({"devices": on_gpus("GPU-1")}, [*MODULES, PACKAGE], (101.0, "module")),
+        ({"devices": on_gpus("GPU-1")}, [*WITHOUT_IDS, *MODULES], (103.0, "module")),
+        ({"devices": on_gpus("GPU-2")}, [*MODULES, PACKAGE], "GPU-2 trained, but no power channel has its id"),
+        ({"devices": on_gpus("GPU-1")}, [WITHOUT_IDS[0]], "GPU-1 trained, but no power channel has its id"),
+        # without ids, all channels of the narrowest scope
+        ({"devices": on_gpus("GPU-1")}, [MODULE, MODULE._replace(name="gh:Module 1"), PACKAGE], (201.0, "module")),
+        ({"devices": on_gpus("GPU-7")}, [WITHOUT_IDS[0], NODE], (101.0, "node")),
+        # the power of processors is none of an accelerator's work, and the other way round
+        ({"devices": on_gpus("GPU-0")}, [PACKAGE], "no channel of an accelerator, which trained, but of cpu"),
+        (ON_GPU, [PACKAGE], "no channel of an accelerator, which trained, but of cpu"),
+        (ON_GPU, [PACKAGE, NODE], (101.0, "node")),
+        (ON_CPU, [GPU0, PACKAGE, DRAM], (203.0, "cpu+dram")),
+        (ON_CPU, [GPU0], (100.0, "device")),
+        ({}, [ChannelInfo("rapl:dram", Scope.DRAM, "rapl")], "no energy: the trace has no channel"),
+        ({}, [CPU._replace(mine=False)], "no energy: the trace has no channel"),
+    ],
+)
+def test_the_channels_that_count_are_of_one_scope_and_of_what_trained(job, changes, channels, found):
+    result = collect(job.record(**changes).trace(channels, lambda channel, _: 100.0 + channel).path)
+    if isinstance(found, str):
+        assert (result["status"], "energy" in result) == ("failed", False)
+        assert found in result["error"]
+    else:
+        assert (result["energy"]["avg_power_w"], result["energy"]["power_scope"]) == (pytest.approx(found[0]), found[1])
+    if channels == [GPU0]:
+        words = "node n1: processors trained, but only the power of devices was measured: it is counted"
+        assert result["energy"]["notes"] == [words]
 
 
-def test_a_device_without_an_id_is_not_taken_for_one_that_has_one(job):
-    job.record(devices=on_gpus("GPU-1")).trace([GPU0._replace(device_id="")], lambda *_: 100.0)
-    assert "GPU-1 trained, but no power channel has its id" in collect(job.path)["error"]
-
-
-def test_a_device_comes_before_the_module_that_it_is_in(job):
-    module = MODULE._replace(device_id="GPU-0")
-    for channels in ([GPU0, module], [module, GPU0]):
-        job.record(devices=on_gpus("GPU-0")).trace(channels, lambda *_: 100.0)
-        assert energy(job)["power_scope"] == "device"
-
-
-def test_modules_with_ids_are_found_beside_devices_without(job):
-    devices = [GPU0._replace(name=f"cray:accel{index}", device_id="") for index in range(2)]
-    modules = [MODULE._replace(name=f"m{index}", device_id=f"GPU-{index}") for index in range(2)]
-    job.record(devices=on_gpus("GPU-1")).trace([*devices, *modules], lambda channel, _: 100.0 + channel)
-    assert energy(job)["avg_power_w"] == pytest.approx(103.0)
+@pytest.mark.parametrize(
+    ("times_s", "power_w", "message"),
+    [
+        ([12.0, 15.0, 25.0], lambda _, __: 1.0, "not covered"),
+        ([0.0, 25.0], lambda _, __: 1.0, "too few samples inside the window"),
+        ([], lambda _, __: 1.0, "nothing"),
+        (None, lambda _, time_s: 1.0 if time_s < 15 else math.nan, "cover 4.5 s of the window's 10.0 s"),
+    ],
+)
+def test_a_window_that_was_not_sampled_is_a_failure(job, times_s, power_w, message):
+    result = collect(job.record().trace([CPU._replace(limit_w=200.0)], power_w, times_s=times_s).path)
+    assert result["status"] == "failed"
+    assert message in result["error"]
 
 
 def as_pytorch_writes(number: int) -> str:
@@ -176,13 +160,9 @@ def as_pytorch_writes(number: int) -> str:
 @pytest.mark.parametrize(
     ("gpu", "trained", "channels", "power_w", "scope"),
     [
-        ("MI250", (0, 1), ["rocm:0"], 300, "device"),
         ("MI250", (0,), ["rocm:0"], 300, "device"),
-        ("MI250", (3,), ["rocm:2"], 600, "device"),
         ("MI250", (0, 1, 2, 3), ["rocm:0", "rocm:2"], 900, "device"),
-        ("MI300X", (1,), ["rocm:1"], 600, "device"),
         ("MI300X", (1, 0), ["rocm:1", "rocm:0"], 900, "device"),
-        ("MI300A", (0, 1), ["rocm:0", "rocm:1"], 900, "module"),
         ("MI300A", (1,), ["rocm:1"], 600, "module"),
     ],
 )
@@ -238,19 +218,6 @@ def test_scopes_are_never_added_up_but_memory_is_beside_its_processor(job):
     assert found["power_scope"] == "cpu+dram"
 
 
-def test_a_meter_in_the_supply_line_that_a_package_adds_reaches_the_highest_grade(job, tmp_path, monkeypatch):
-    channel = "return [Channel(ChannelInfo('meter:0', Scope('supply'), 'a wattmeter'), lambda: 1200.0)]"
-    install_method(tmp_path, "meter", channel)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    with ExitStack() as stack:
-        [meter] = open_methods(["meter"], stack).channels
-    job.record().trace([meter.info], lambda _, __: meter.read_power_w())
-    result = collect(job.path)
-    assert result["status"] == "ok", result["error"]
-    assert result["energy"]["power_scope"] == "supply"
-    assert grade(result) == "Q3"
-
-
 def test_a_sound_counter_is_used_and_both_are_shown(job):
     # The sensor's power reads 3 % low.
     job.record().trace([GPU0], lambda _, __: 97.0, lambda _, time_s: 100.0 * time_s)
@@ -266,8 +233,6 @@ def test_a_sound_counter_is_used_and_both_are_shown(job):
     [
         lambda _, time_s: 5.0,  # stands still
         lambda _, time_s: 1000.0 - time_s,  # runs backwards
-        lambda _, time_s: 500.0 * time_s,  # contradicts the power five-fold
-        lambda _, time_s: math.nan,
     ],
 )
 def test_a_counter_that_cannot_be_right_is_not_used(job, counter_j):
@@ -290,41 +255,9 @@ def test_what_was_not_told_is_none_and_no_zero(job):
     ]
 
 
-def test_missing_readings_are_counted_and_are_no_zeros(job):
-    limited = CPU._replace(limit_w=200.0)
-    job.record().trace([limited], lambda _, time_s: math.nan if 12 <= time_s < 14 else 100.0)
-    found = energy(job)
-    assert found["missing"] == 4
-    assert found["avg_power_w"] == pytest.approx(100.0)
-
-
-@pytest.mark.parametrize(
-    ("times_s", "power_w", "message"),
-    [
-        ([0.0, 5.0, 15.0], lambda _, __: 1.0, "not covered"),
-        ([12.0, 15.0, 25.0], lambda _, __: 1.0, "not covered"),
-        ([0.0, 25.0], lambda _, __: 1.0, "too few samples inside the window"),
-        ([], lambda _, __: 1.0, "nothing"),
-        (None, lambda _, time_s: 1.0 if time_s < 15 else math.nan, "cover 4.5 s of the window's 10.0 s"),
-    ],
-)
-def test_a_window_that_was_not_sampled_is_a_failure(job, times_s, power_w, message):
-    job.record().trace([CPU._replace(limit_w=200.0)], power_w, times_s=times_s)
-    result = collect(job.path)
-    assert result["status"] == "failed"
-    assert message in result["error"]
-
-
 def test_a_trace_of_another_boot_is_not_taken_for_this_one(job):
     job.record().trace([CPU], lambda _, __: 1.0, boot_id="boot-2")
     assert "no power trace of the boot" in collect(job.path)["error"]
-
-
-@pytest.mark.parametrize("channels", [[], [CPU._replace(mine=False)]])
-def test_a_trace_without_a_channel_of_the_job_has_no_energy(job, channels):
-    job.record().trace(channels, lambda *_: 1.0)
-    assert collect(job.path)["error"].startswith("no energy: ")
-    assert "None" not in collect(job.path)["error"]
 
 
 @pytest.mark.parametrize(
@@ -349,43 +282,9 @@ def test_a_windows_trace_is_that_of_its_boot_and_then_of_its_name(job, boots, na
         assert result["energy"]["avg_power_w"] == pytest.approx(power_w)
 
 
-def test_a_processors_power_is_none_of_an_accelerators_work(job):
-    on_gpu = {"config": {"compute": {"device": "gpu"}}}
-    words = "the trace has no channel of an accelerator, which trained, but of cpu"
-    for changes in ({"devices": on_gpus("GPU-0")}, on_gpu):
-        job.record(**changes).trace([PACKAGE], lambda _, __: 50.0)
-        result = collect(job.path)
-        assert (result["status"], result["error"]) == ("failed", f"no energy: {words}")
-    job.record().trace([ChannelInfo("rapl:dram", Scope.DRAM, "rapl")], lambda _, __: 5.0)
-    assert collect(job.path)["error"] == "no energy: the trace has no channel"
-    node = ChannelInfo("ipmi", Scope.NODE, "ipmi")
-    job.record(**on_gpu).trace([PACKAGE, node], lambda channel, _: [50.0, 500.0][channel])
-    assert energy(job)["power_source"] == "measured, node"
-
-
-def test_an_accelerators_power_is_none_of_a_processors_work(job):
-    on_cpu = {"config": {"compute": {"device": "cpu"}}}
-    job.record(**on_cpu).trace([GPU0, PACKAGE, DRAM], lambda channel, _: [75.0, 250.0, 30.0][channel])
-    found = energy(job)
-    assert (found["power_source"], found["avg_power_w"]) == ("measured, cpu+dram", pytest.approx(280.0))
-    job.trace([GPU0], lambda *_: 75.0)
-    found = energy(job)
-    assert found["power_source"] == "measured, device"
-    assert found["notes"] == ["node n1: processors trained, but only the power of devices was measured: it is counted"]
-
-
-@pytest.mark.parametrize("ids", [("GPU-0", "GPU-1"), ("", "")])
-def test_two_nodes_of_one_host_name_are_told_apart_by_their_boot(job, ids):
-    job.record(**on_nodes([("n1", "boot-1"), ("n1", "boot-2")], ids))
-    for number, gpu in ((1, GPU0), (2, GPU1)):
-        channel = gpu._replace(device_id=ids[number - 1])
-        job.trace([channel], lambda *_, watts=100.0 * number: watts, boot_id=f"boot-{number}")
-        (job.path / "power" / "n1").rename(job.path / "power" / f"of_{number}")
-    result = collect(job.path)
-    assert result["error"] == ""
-    assert result["energy"]["avg_power_w"] == pytest.approx(300.0)
-    assert [channel["hostname"] for channel in result["energy"]["channels"]] == ["n1", "n1#2"]
-    assert [device["hostname"] for device in result["devices"]] == ["n1", "n1#2"]
+def test_two_nodes_of_one_host_name_are_refused(job):
+    job.record(**on_nodes([("n1", "boot-1"), ("n1", "boot-2")], ("GPU-0", "GPU-1"))).trace([GPU0], lambda *_: 100.0)
+    assert collect(job.path)["error"] == "no energy: two nodes are called n1: give each node a host name of its own"
 
 
 def package_j(die, time_s):
@@ -408,7 +307,7 @@ def test_zones_that_show_one_counter_are_one_sensor(job, counter_j, counted):
     assert [channel["name"] for channel in found["channels"]] == [dies[index].name for index in counted]
     assert found["energy_wh"] == pytest.approx(len(counted) * 600 / 3600, rel=0.03)
     assert found["sampled_by_scope"]["cpu_wh"] == pytest.approx(found["energy_wh"])
-    assert len(found["notes"]) == 4 - len(counted)
+    assert len(found["notes"]) == (len(counted) < 4)
 
 
 @pytest.mark.parametrize("estimated_first", [False, True])
@@ -422,15 +321,7 @@ def test_what_several_methods_show_is_counted_once(job, estimated_first):
     assert found["avg_power_w"] == pytest.approx(280.0)
     [note] = found["notes"]
     assert "cray:cpu, cray:memory" in note
-    assert note.endswith("of node n1 measure the same by another method: not counted")
-
-
-def test_accelerators_without_ids_leave_the_nodes_power(job):
-    channels = [
-        ChannelInfo(f"cray:{part}", scope, "") for part, scope in [("accel0", Scope.DEVICE), ("node", Scope.NODE)]
-    ]
-    job.record(devices=on_gpus("GPU-7")).trace(channels, lambda channel, _: [400.0, 900.0][channel])
-    assert energy(job)["power_source"] == "measured, node"
+    assert note.endswith("show what others show, by another method or once more: not counted")
 
 
 def test_one_channel_of_several_that_used_nothing_is_a_failure(job):
@@ -455,13 +346,6 @@ def test_a_sensor_that_two_traces_show_is_not_counted_twice(job, boots, channel,
         job.trace([info], lambda *_: 300.0, hostname=f"pod-{index}", boot_id=boots[index])
     error = collect(job.path)["error"]
     assert error == f"no energy: channel {other.name} is one sensor, but counts for pod-0 and for pod-1"
-
-
-def test_two_containers_of_a_node_may_each_have_a_device_of_the_same_name(job):
-    job.record(**on_nodes([("pod-0", "boot-1"), ("pod-1", "boot-1")], ("GPU-0", "GPU-1")))
-    for index in range(2):
-        job.trace([GPU0._replace(device_id=f"GPU-{index}")], lambda *_: 300.0, hostname=f"pod-{index}")
-    assert energy(job)["avg_power_w"] == pytest.approx(600.0)
 
 
 def test_nodes_that_were_measured_at_different_places_have_no_sum(job):
@@ -526,11 +410,10 @@ def test_a_checkpoint_whose_energy_is_unknown_is_noted_and_fails_no_run(job):
     assert any("the energy of a checkpoint's write is unknown" in note for note in found["notes"])
 
 
-def test_a_failed_run_stays_failed_when_its_energy_is_joined(job):
-    job.record(status="out_of_memory", error="too big", windows=[]).trace([CPU], lambda _, __: 1.0)
+def test_a_run_that_failed_has_no_energy(job):
+    job.record(status="out_of_memory", error="too big").trace([CPU], lambda _, __: 1.0)
     result = collect(job.path)
-    assert result["status"] == "out_of_memory"
-    assert result["error"] == "too big; no energy: the record has no measured window"
+    assert (result["status"], result["error"], "energy" in result) == ("out_of_memory", "too big", False)
 
 
 def run(job: JobFolder, *flags: str) -> tuple[int, dict]:
@@ -585,9 +468,7 @@ SIGKILL = "traceback : Signal 9 (SIGKILL) received by PID 7"
 SIGABRT = "traceback : Signal 6 (SIGABRT) received by PID 7"
 
 
-def torchrun(said_by_ranks: str, of_first: str) -> str:
-    """What is said where two ranks fail, and another node's torchrun after this one's."""
-    report = """E1124 07:21:02 1 torch/multiprocessing/api.py:1002] failed (exitcode: {code}) local_rank: 1
+TORCHRUN = """E1124 07:21:02 1 torch/multiprocessing/api.py:1002] failed (exitcode: {code}) local_rank: 1
 Traceback (most recent call last):
   File "torch/distributed/elastic/multiprocessing/errors/__init__.py", line 367, in wrapper
 torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
@@ -599,39 +480,33 @@ Failures:
 ------------------------------------------------------------
 Root Cause (first observed failure):
 [0]:
-  {of_first}
+  {first}
   error_file: <N/A>
 ============================================================
 """
-    return (
-        said_by_ranks
-        + report.format(code=1, of_first=of_first)
-        + report.format(code=-15, of_first="Signal 15 (SIGTERM)")
-    )
+
+
+def torchrun(said_by_ranks: str, first: str) -> str:
+    """What is said where two ranks fail, and another node's torchrun after this one's."""
+    return said_by_ranks + TORCHRUN.format(code=1, first=first) + TORCHRUN.format(code=-15, first="Signal 15 (SIGTERM)")
 
 
 @pytest.mark.parametrize(
     ("exit_code", "errors", "expected"),
     [
-        (137, "", "ended by signal 9 (SIGKILL)"),
         (1, "RuntimeError: no such thing\ngood bye\n", "ended with exit code 1: RuntimeError: no such thing"),
         (125, "jpwr: method 'pynvml' was asked for\n", "ended with exit code 125: jpwr: method 'pynvml' was asked for"),
-        (3, "last words\n", "ended with exit code 3: last words"),
         (3, "an Error of \udcff\nlast words\n", "ended with exit code 3: an Error of \ufffd"),
-        (129, "", "ended by signal 1 (SIGHUP)"),
         (160, "", "ended by signal 32 (unknown)"),
-        (193, "", "ended with exit code 193"),
         (
             1,
             torchrun("llm: error: no such size\n", "exitcode  : 2"),
             "ended with exit code 1: llm: error: no such size",
         ),
         (1, torchrun("what(): an error\n", SIGABRT), "ended with exit code 1: what(): an error"),
-        (1, torchrun("a word\n", "exitcode  : 3"), "ended with exit code 1: a word"),
         (1, torchrun("", "exitcode  : 3 (pid: 7)"), "ended with exit code 1: exitcode  : 3 (pid: 7)"),
         (2, f"llm: error: no such size\n{SPAWN.format(2)}", "ended with exit code 2: llm: error: no such size"),
         (137, f"an error of old\n{SPAWN.format(-9)}", f"ended by signal 9 (SIGKILL): {SPAWN.format(-9)}"),
-        (3, f"a word\n{SPAWN.format(3)}", f"ended with exit code 3: {SPAWN.format(3)}"),
         (1, f"{SIGKILL}\nan error of old\n", "ended with exit code 1: an error of old"),
     ],
 )
@@ -655,20 +530,6 @@ def test_a_good_record_of_a_job_that_failed_later_is_a_failure(job):
     assert result["status"] == "failed"
 
 
-def test_an_error_is_one_sentence_for_who_called_it_as_a_function(tmp_path, capsys):
-    assert main([str(tmp_path)]) == 1
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith(f"collect: {tmp_path}/record.json does not exist")
-
-
-def test_a_reason_comes_before_what_the_jobs_files_say(job):
-    (unfinished(job).path / "job.err").write_text("RuntimeError: no such thing\n")
-    code, result = run(job, "--exit-code", "1", "--reason", "the node was lost")
-    assert code == 1
-    assert "the node was lost" in result["error"]
-
-
 LONG_S = [i * 0.5 for i in range(141)]  # of a trace, to 70 s
 
 
@@ -684,11 +545,8 @@ def moved(job, start_s, end_s, busy_s=(5.0, 65.0), warm_w=690.0, **changes):
     ("start_s", "end_s", "busy_s", "warm_w", "is_of_work"),
     [
         (15.0, 45.0, (5.0, 65.0), 690.0, True),
-        (15.0, 45.0, (5.0, 65.0), 126.0, True),  # a slow start is no load
         (15.0, 45.0, (15.0, 45.0), 126.0, True),  # nor is what comes after
-        (15.0, 45.0, (15.0, 43.0), 126.0, True),  # a little of the window may be idle
         (15.0, 45.0, (20.0, 65.0), 126.0, False),
-        (30.0, 60.0, (30.0, 31.0), 690.0, False),
         (2.0, 32.0, (35.0, 66.0), 126.0, False),
         (15.0, 45.0, (15.0, 65.0), 750.0, True),  # a device that gets hot has lower clocks
     ],
@@ -701,19 +559,6 @@ def test_a_window_without_the_work_is_known_by_the_rest_of_the_trace(job, start_
         rule.words for rule in energy_rules({**make_record(), "energy": energy}) if rule.name == "window of the work"
     ]
     assert len(broken) == (not is_of_work)
-
-
-def test_the_rest_of_the_trace_is_what_the_command_did(job):
-    moved(job, 40.0, 65.0, (5.0, 35.0), 690.0)
-    assert "elsewhere_w" in collect(job.path)["energy"]
-    for started_s, ended_s in ((36.0, 70.0), (0.0, 66.0)):
-        busy_s = (0.0, 35.0) if started_s else (66.0, 70.0)
-        power_w = lambda _, time_s, busy_s=busy_s: 690.0 if busy_s[0] <= time_s < busy_s[1] else 126.0  # noqa: E731
-        job.trace([GPU0._replace(has_counter=False)], power_w, times_s=LONG_S, started_s=started_s)
-        trace = job.path / "power" / "n1" / "trace.csv"
-        with trace.open("a") as file:
-            file.write(f'# event {{"event": "command_ended", "time_s": {ended_s}, "exit_code": 0}}\n')
-        assert "elsewhere_w" not in collect(job.path)["energy"]
 
 
 @pytest.mark.parametrize("estimated", [False, True])

@@ -105,7 +105,7 @@ def test_options_of_which_no_run_has_a_speed_are_never_the_fastest():
 @pytest.mark.parametrize(
     ("part", "key", "words"),
     [
-        ("config", {"kernels": {"attention": "cudnn"}}, "attention not known against cudnn"),
+        ("config", {"kernels": {"attention": "cudnn"}}, "kernels.attention not known against cudnn"),
         ("layout", {"tensor_parallel_size": 4}, "tensor_parallel_size 1 against 4"),
     ],
 )
@@ -180,7 +180,7 @@ def test_other_software_of_the_two_sides_is_said_once():
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
-        (("config", "model", "vocab_size"), "vocab_size 5 against 6"),
+        (("config", "model", "vocab_size"), "model.vocab_size 5 against 6"),
         (("metrics", "model_flops_per_token"), "model_flops_per_token 5 against 6"),
         (("provenance", "nodes", 0, "devices", 0, "power.limit"), "power.limit 5 against 6"),
         (("provenance", "nodes", 0, "devices", 0, "name"), "name 5 against 6"),

@@ -9,7 +9,7 @@ import pytest
 
 from record.derivation import derive
 from record.model import Record, as_json
-from results.collect import collect, failed_result, main
+from results.collect import collect, failed_result
 from results.exchange.archive import verify, write_archive
 from results.find.records import RecordError
 from results.predict.predict import groups_of
@@ -98,11 +98,7 @@ def test_the_group_has_the_slowest_copy_times_their_number(copies):
     assert found["metrics"]["tokens_per_s"] == 160.0
     assert found["metrics"]["tokens_per_s_per_device"] == 80.0
     assert found["metrics"]["measured_s"] == pytest.approx(9.0)
-    assert {key: found["layout"][key] for key in ("num_devices", "num_nodes", "global_batch_size")} == {
-        "num_devices": 2,
-        "num_nodes": 1,
-        "global_batch_size": 16,
-    }
+    assert PLANNED["layout"].items() <= found["layout"].items()
     assert [device["rank"] for device in found["devices"]] == [0, 1]
     fill = found["fill"]
     assert (fill["copies"], fill["devices_per_copy"], fill["slowest"]) == (2, 1, 80.0)
@@ -114,7 +110,6 @@ def test_the_group_has_the_slowest_copy_times_their_number(copies):
 def test_power_and_energy_are_those_of_the_common_window(copies):
     found = collect(of_two_gpus(copies).path)
     assert found["fill"]["power_W"] == found["energy"]["avg_power_w"] == pytest.approx(400.0, rel=0.01)
-    assert [one["energy_J"] for one in found["fill"]["per_copy"]] == pytest.approx([900.0, 2700.0], rel=0.01)
     assert found["energy"]["tokens_per_wh"] == pytest.approx(160.0 / 400.0 * 3600, rel=0.01)
     share = found["energy"]["uncertainty_wh"] / found["energy"]["energy_wh"]
     assert found["fill"]["power_uncertainty_percent"] == pytest.approx(100 * math.hypot(share, 2 * 0.05 / math.sqrt(3)))
@@ -128,18 +123,13 @@ def test_its_numbers_agree_with_each_other_and_a_changed_one_counts_nowhere(copi
     assert list(contradictions(found | {"fill": found["fill"] | {"copies": 3}}))
 
 
-@pytest.mark.parametrize(
-    ("channel", "why"),
-    [(CPU, "a sensor of the whole node"), (GPUS[0]._replace(device_id=" ".join(UUIDS), num_devices=2), "of both")],
-)
-def test_a_copy_has_no_energy_by_a_sensor_that_it_shares(channel, why, copies):
+@pytest.mark.parametrize("channel", [CPU, GPUS[0]._replace(device_id=" ".join(UUIDS), num_devices=2)])
+def test_a_sensor_that_copies_share_counts_once(channel, copies):
     ids = [""] * 2 if channel is CPU else UUIDS
     job = copies(copy_of(device_id=ids[0]), copy_of(start_s=10.01, device_id=ids[1]))
-    job.trace([channel], lambda _, __: 50.0, boot_id="boot-of-n1")
-    found = collect(job.path)
+    found = collect(job.trace([channel], lambda _, __: 50.0, boot_id="boot-of-n1").path)
     assert found["status"] == "ok", found["error"]
-    assert found["fill"]["power_W"] == pytest.approx(50.0), why  # counted once
-    assert [one["energy_J"] for one in found["fill"]["per_copy"]] == [None, None]
+    assert found["fill"]["power_W"] == pytest.approx(50.0)
 
 
 def test_windows_with_too_little_in_common_are_refused(copies):
@@ -165,7 +155,6 @@ def test_windows_of_several_nodes_are_compared_by_their_wall_clocks(copies):
     assert found["status"] == "ok", found["error"]
     windows = [(one["hostname"], one["start_s"], one["end_s"]) for one in found["windows"]]
     assert windows == [("n1", pytest.approx(11.0), 20.0), ("n2", 1011.0, pytest.approx(1020.0))]
-    assert found["layout"]["num_nodes"] == 2
     assert found["fill"]["power_W"] == pytest.approx(100.0)
     assert list(contradictions(found)) == []
 
@@ -189,29 +178,12 @@ def test_a_copy_that_left_no_record_is_named_with_its_last_error(copies):
     (job.path / "copy_2" / "job.err").write_text("loading\nRuntimeError: a wrong number\n")
     found = failed_by(job, "2 7", 7, reason="all nodes ended")
     assert found["error"] == "copy 2: ended with exit code 7: RuntimeError: a wrong number"
-    found = failed_result(copies_without(job), 137, "")
-    assert found["error"] == "ended by signal 9 (SIGKILL)"  # no copy is known to have failed
-
-
-def copies_without(job):
-    (job.path / "copies" / "failed").unlink()
-    return job.path
-
-
-def test_a_copy_without_a_record_is_no_good_run(copies, capsys):
-    job = copies(copy_of(), None)
-    assert main([str(job.path)]) == 1
-    assert "copy_2/record.json does not exist" in capsys.readouterr().err
+    (job.path / "copies" / "failed").unlink()  # no copy is known to have failed
+    assert failed_result(job.path, 137, "")["error"] == "ended by signal 9 (SIGKILL)"
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        {"config": {"window": {"measured_steps": 2}}},
-        {"model": "117M"},
-        {"precision": "fp8"},
-        {"layout": make_record()["layout"] | {"global_batch_size": 16}},
-    ],
+    "change", [{"config": {"window": {"measured_steps": 2}}}, {"config": {"compute": {"precision": "fp8"}}}]
 )
 def test_copies_of_different_options_are_no_group(copies, change):
     job = copies(copy_of(), copy_of(**change))
@@ -236,47 +208,25 @@ def test_an_archive_of_copies_is_checked_with_their_windows(copies, tmp_path_fac
     ]
     for_two_gpus(job, [(f"measured window of copy {copy}", 9.0 + copy, 19.0 + copy) for copy in (1, 2)])
     assert problems(job) == []
-    slow = json.loads((job.path / "copy_2" / "record.json").read_text())
-    faster = slow | {"metrics": slow["metrics"] | {"tokens_per_s": 100.0}}
-    (job.path / "copy_2" / "record.json").write_text(json.dumps(faster))
-    assert any(
-        "copy_2/record.json: metrics.tokens_per_s is stored as 100, but its origin gives 80" in one
-        for one in problems(job)
-    )
-    (job.path / "copy_2" / "record.json").write_text(json.dumps(slow))
-    (job.path / "result.json").write_text(json.dumps(make_record() | PLANNED))
-    assert problems(job) == []
     (job.path / "copy_3").mkdir()
     (job.path / "copy_3" / "record.json").write_text(json.dumps(copy_of(50.0, 10.5, 20.5)))
     [found] = problems(job, again=False)
-    assert "it is stored as ok, but copy 1: 2 copies were planned, and the run has copy_3, too: count them all" in found
+    assert "it is stored as ok, but 2 copies were planned, and the run has copy_3, too: count them all" in found
 
 
 STEPS = [0.1, 0.11, 0.12, 0.13]
 
 
-def in_copies(number, total):
-    return {"provenance": {"environment": {"CARAML_COPY": str(number), "CARAML_COPIES": str(total)}}}
-
-
-def on_device(number):
-    return {"provenance": {"environment": {"CUDA_VISIBLE_DEVICES": number}}}
-
-
 @pytest.mark.parametrize(
     ("first", "second", "others", "planned", "words"),
     [
-        (in_copies(1, 2), in_copies(2, 2), (), {}, ""),
+        ({}, {}, (), {}, ""),
         ({"step_times_s": STEPS}, {"step_times_s": [0.1, 0.115, 0.125, 0.135]}, (), {}, ""),
         # one copy counted twice: as it was, or with another window or some other steps
-        ({"step_times_s": STEPS}, {"step_times_s": STEPS}, (), {}, "copy 2 has the record of copy 1: it was counted"),
         ({"step_times_s": STEPS}, {"step_times_s": [*STEPS[:3], 0.2]}, (), {}, "copy 2 has the record of copy 1"),
         ({"run_id": "one"}, {"run_id": "one"}, (), {}, "copy 2 has the record of copy 1"),
         # a plan of fewer copies than ran
         ({}, {}, ("copy_3",), {}, "2 copies were planned, and the run has copy_3, too"),
-        # copies on the same device, whatever its id in the record
-        (on_device("0"), on_device("1"), (), {}, ""),
-        (on_device("0"), on_device("0"), (), {}, "copies 1 and 2 were given the same devices, 0"),
         # copies on other nodes, or on other devices, than planned
         ({}, {}, (), {"num_nodes": 2}, "ran with num_nodes 1, but 2 was planned"),
         ({}, {"hostname": "n2"}, (), {}, "ran with num_nodes 2, but 1 was planned"),
@@ -306,15 +256,6 @@ def test_a_device_that_the_sampler_alone_saw_idle_is_told(third, is_idle, copies
     found = collect(job.trace(infos, lambda _, __: 100.0, boot_id="boot-of-n1").path)
     assert ("no copy used nvml:2 of node n1" in found["error"]) == is_idle
     assert (found["status"] == "failed") == is_idle
-
-
-def test_copies_of_a_plan_without_any_are_refused(copies):
-    job = copies(copy_of(), copy_of(start_s=10.01))
-    job.record()
-    (job.path / "result.json").unlink()
-    found = collect(job.path)
-    assert found["status"] == "failed"
-    assert "0 copies were planned, and the run has copy_1, copy_2, too" in found["error"]
 
 
 def with_copy(found, number=1, **changes):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from copy import deepcopy
 
 import pytest
@@ -149,14 +148,6 @@ def test_a_number_stays_where_the_record_lacks_what_it_follows_from():
         assert edited(record, path, lambda _: 5.0) == 5.0
 
 
-@pytest.mark.parametrize("shift", [0.0, 0.02, -0.3, 2.0])
-def test_the_difference_of_integral_and_counter_is_what_they_are(shift):
-    energy_wh = run()["energy"]["energy_wh"]
-    told = {"method": "counter", "counter_wh": energy_wh, "integral_wh": energy_wh * 1.02}
-    record = changed_energy(**told, integral_vs_counter=0.02 + shift)
-    assert edited(record, "energy.channels.0.integral_vs_counter", lambda value: value) == pytest.approx(0.02)
-
-
 def test_a_run_that_was_edited_is_in_the_table_with_its_own_numbers(tmp_path, capsys):
     builder.store(tmp_path / "run", [changed("metrics.tokens_per_s", lambda _: 98765.0)])
     assert main(["table", str(tmp_path / "run"), "--all", "--format", "csv"]) == 0
@@ -185,11 +176,6 @@ def test_an_option_that_is_0_asks_for_nothing():
     assert contradictions(run(config={"batch": {"global_batch_size": 0, "micro_batch_size": 0}}, provenance={})) == []
 
 
-def test_a_sample_of_a_workload_that_counts_no_tokens_is_not_told_in_tokens():
-    record = builder.in_units(builder.result(), "samples")
-    assert contradictions(record | {"sample": "a sentence"}) == []
-
-
 def test_a_peak_that_is_not_known_is_not_asked_for():
     record = run()
     for name in ("peak_tflops_per_device", "mfu", "tflops_per_device", "model_flops_per_token"):
@@ -197,17 +183,28 @@ def test_a_peak_that_is_not_known_is_not_asked_for():
     assert contradictions(record) == []
 
 
-def test_an_effective_throughput_has_work_time_and_windows_of_its_own():
+def with_effective():
+    """A run with an effective throughput over a window of 30 s."""
     record = run()
     record["windows"] += [record["windows"][0] | {"kind": "effective", "start_s": 70.0, "end_s": 100.0}]
-    speeds = {"effective_tokens_per_s": 4096.0, "effective_tokens_per_s_per_device": 2048.0}
-    record["metrics"] |= {"effective_tokens": 4096 * 30, **speeds}
+    record["metrics"] |= {"effective_tokens": 4096 * 30}
+    record["metrics"] |= {"effective_tokens_per_s": 4096.0, "effective_tokens_per_s_per_device": 2048.0}
+    return record
+
+
+def test_an_effective_throughput_has_work_time_and_windows_of_its_own():
+    record = with_effective()
     assert contradictions(record) == []
     assert derive(Record.of(record)).metrics.number("effective_tokens_per_s") == pytest.approx(4096)
     record["metrics"] |= {"effective_tokens": None, "measured_steps": None}
     names = ("measured_steps", "effective_tokens")
     said = [f"the record has no metrics.{name}, from which its throughput is computed" for name in names]
     assert contradictions(record) == said
+    for kind in ("measured", "effective"):
+        record = with_effective()
+        record["windows"] = [window for window in record["windows"] if window["kind"] != kind]
+        said = f"the record has no {kind} windows, from which its throughput is computed"
+        assert contradictions(record) == [said]
 
 
 @pytest.mark.parametrize(
@@ -231,18 +228,7 @@ def test_times_of_checkpoints_are_those_of_their_windows(forged, words):
     assert words in "".join(found)
 
 
-@pytest.mark.parametrize("kind", ["measured", "effective"])
-def test_a_throughput_has_windows(kind):
-    record = run()
-    record["windows"] += [record["windows"][0] | {"kind": "effective", "start_s": 70.0, "end_s": 100.0}]
-    speeds = {"effective_tokens_per_s": 4096.0, "effective_tokens_per_s_per_device": 2048.0}
-    record["metrics"] |= {"effective_tokens": 4096 * 30, "effective_s": 30.0, **speeds}
-    record["windows"] = [window for window in record["windows"] if window["kind"] != kind]
-    said = f"the record has no {kind} windows, from which its throughput is computed"
-    assert contradictions(record) == [said]
-
-
-@pytest.mark.parametrize(("listed", "is_wrong"), [(0, True), (1, True), (2, False), (3, True), (8, True)])
+@pytest.mark.parametrize(("listed", "is_wrong"), [(1, True), (2, False), (3, True)])
 def test_as_many_devices_are_listed_as_trained(listed, is_wrong):
     record = run(devices=[run()["devices"][0] | {"rank": rank} for rank in range(listed)])
     assert contradictions(record) == [f"it lists {listed} devices, but layout.num_devices is 2"] * is_wrong
@@ -252,7 +238,6 @@ def test_as_many_devices_are_listed_as_trained(listed, is_wrong):
     ("path", "value", "sentence"),
     [
         ("layout.micro_batch_size", 8, "its global batch 8 is not a multiple of its micro batch 8 on 2 replicas"),
-        ("layout.micro_batch_size", 3, "its global batch 8 is not a multiple of its micro batch 3 on 2 replicas"),
         ("devices.0.device_id", "GPU-1", "config.compute.device is 'cpu', but GPU-1 is an accelerator"),
         ("layout.num_nodes", 2, "its devices are on 1 nodes, but layout.num_nodes is 2"),
         ("devices.1.hostname", "n2", "its devices and its measured windows are of different nodes: n2"),
@@ -272,9 +257,7 @@ def test_words_that_the_rest_of_the_record_contradicts_are_named(path, value, se
     ("edges", "sentence"),
     [
         ([(5.0, 35.0), (35.0, 65.0)], ""),
-        ([(40.0, 70.0), (5.0, 35.0)], ""),
         ([(5.0, 35.0), (5.0, 35.0)], "{kind} windows of node n1 overlap"),
-        ([(5.0, 40.0), (30.0, 55.0)], "{kind} windows of node n1 overlap"),
         ([(5.0, 65.0), (70.0, 70.0)], "a {kind} window of node n1 does not end after it begins"),
     ],
 )
@@ -286,22 +269,10 @@ def test_windows_of_a_node_follow_each_other(kind, edges, sentence):
     assert contradictions(record) == [sentence.format(kind=kind)] * bool(sentence)
 
 
-@pytest.mark.parametrize("steps", [1, 2, 5, 60])
-def test_percentiles_of_unlike_steps_are_interpolated(steps):
-    times_s = [1.0 + 0.01 * (step - (steps - 1) / 2) for step in range(steps)]
-    cuts = statistics.quantiles(times_s, n=20, method="inclusive") if steps > 1 else times_s * 19
-    record = run(step_times_s=[*times_s[1::2], *times_s[::2]])
-    for name, at in (("p5", 0), ("median", 9), ("p95", 18)):
-        record["metrics"][f"step_time_{name}_s"] = cuts[at]
-    assert contradictions(record) == []
-
-
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
         ({}, ""),
-        ({"step_s": 2.0}, ""),
-        ({"of_ranks_s": ([0.3, None], [0.7, True])}, ""),
         ({"of_ranks_s": ([None, 1.1], [0.7, True])}, ""),
         ({"step_s": 3.0}, "its steps with regions take 3 s, but a step takes 1 s on average"),
         ({"medians_s": (1.5, 1.5)}, "its regions' medians take 3 s, but a step takes 1 s on average"),
@@ -329,20 +300,11 @@ def test_the_energy_of_a_channel_of_two_sources_is_no_more_than_both():
     assert contradictions(changed_energy(method="counter+integral", **both))
 
 
-@pytest.mark.parametrize("method", ["counter", "integral", "counter+integral", "guess", "", None])
+@pytest.mark.parametrize("method", ["counter", "counter+integral", "guess", None])
 def test_an_energy_that_was_not_read_is_named(method):
     record = changed_energy(method=method, integral_wh=None, counter_wh=None)
     [sentence] = contradictions(record)
     assert sentence.startswith("energy.channels: made:0, ")
-
-
-def test_a_sum_of_channels_of_which_one_is_not_known_says_nothing():
-    record = run()
-    [channel] = record["energy"]["channels"]
-    record["energy"]["channels"] = halves(channel, name="made:1", idle_power_w=None)
-    assert contradictions(record) == []
-    record["energy"]["channels"] = []
-    assert contradictions(record) == []
 
 
 def test_channels_have_used_no_more_than_was_sampled_of_their_scope():
@@ -373,22 +335,15 @@ def test_a_channel_counts_once(key):
 
 
 @pytest.mark.parametrize("energy_wh", [0.0, -1.5])
-@pytest.mark.parametrize(("scope", "is_wrong"), [("device", True), ("cpu", True), ("dram", False)])
+@pytest.mark.parametrize(("scope", "is_wrong"), [("cpu", True), ("dram", False)])
 def test_what_is_measured_uses_power(energy_wh, scope, is_wrong):
     record = run()
     [channel] = record["energy"]["channels"]
-    whole_wh = channel["energy_wh"]
     one, idle = halves(channel, name="made:1", device_id="", scope=scope, energy_wh=energy_wh, integral_wh=energy_wh)
-    one["energy_wh"] = one["integral_wh"] = whole_wh - energy_wh
-    scopes = "+".join(sorted({"device", scope}, key=str))
-    record["energy"] |= {"power_scope": scopes, "power_source": f"measured, {scopes}", "channels": [one, idle]}
-    del record["energy"]["sampled_by_scope"]
-    assert (
-        contradictions(record)
-        == [f"the energy of channel made:1 must be greater than 0, got {energy_wh:g} Wh"] * is_wrong
-    )
+    record["energy"]["channels"] = [one, idle]
+    said = f"the energy of channel made:1 must be greater than 0, got {energy_wh:g} Wh"
+    assert contradictions(record) == [said] * is_wrong
     idle["estimated"] = True
-    record["energy"] |= {"power_kind": "estimated", "power_source": f"ESTIMATED, {scopes}"}
     assert contradictions(record) == []
 
 
@@ -409,12 +364,6 @@ def test_a_node_uses_no_less_than_its_devices(scope, inside, is_wrong):
     assert contradictions(record) == []
 
 
-def test_devices_may_be_said_to_use_nothing_inside_a_node():
-    [record] = builder.of_scope("node", [run()])
-    record["energy"]["sampled_by_scope"] = {"device_wh": 0.0}
-    assert contradictions(record) == []
-
-
 def test_an_energy_of_devices_is_not_held_against_that_of_their_modules():
     record = run()
     record["energy"]["sampled_by_scope"] = {"module_wh": 1000.0}
@@ -422,13 +371,7 @@ def test_an_energy_of_devices_is_not_held_against_that_of_their_modules():
 
 
 @pytest.mark.parametrize("value", [0, -5])
-@pytest.mark.parametrize(
-    "path",
-    [
-        "layout.num_nodes",
-        "layout.global_batch_size",
-    ],
-)
+@pytest.mark.parametrize("path", ["layout.num_nodes", "layout.global_batch_size"])
 def test_a_number_that_cannot_be_is_named(path, value):
     record = run_with_all()
     record["metrics"]["step_time_median_s"] = STEP_S
@@ -459,7 +402,6 @@ def test_more_than_the_device_has_is_named():
         ({"limit_w": 90.0}, 90),
         ({"limits": {"power_limit_w": 90.0}}, 90),
         ({"limit_w": 1.0, "limits": {"power_limit_w": 90.0}}, 1),
-        ({"limit_w": 0.0, "limits": {"power_limit_w": 90.0}}, 90),
         ({"limit_w": None, "limits": {"power_limit_w": -1}}, 0),
     ],
 )
@@ -474,7 +416,7 @@ def test_a_limit_that_the_sensor_itself_has_told_is_one(limit, least_w):
     [
         ([{"limit": {"max_power": {"value": 45, "unit": "W"}}}, {"limit": {"max_power": {"value": 40}}}], 90),
         ([{"limit": {"max_power": {"value": 750, "unit": "W"}}}, {"limit": {"max_power": {"value": 40}}}], 0),
-        ([{"limit": {"max_power": "N/A"}}, {"limit": "N/A"}, {"limit": {"max_power": {"value": "N/A"}}}], 0),
+        ([{"limit": {"max_power": "N/A"}}, {"limit": "N/A"}], 0),
         ([{"uuid": "GPU-7", "power.limit": "45.00 W"}], 90),
     ],
 )
@@ -484,36 +426,12 @@ def test_of_limits_that_name_no_device_of_the_record_the_highest_holds_for_all(d
     assert contradictions(record) == [sentence] * bool(limit_w)
 
 
-def test_a_devices_own_limit_holds_where_others_have_higher_ones():
-    record = run()
-    limits = {"GPU-1": "50.00 W", "GPU-9": "500.00 W"}
-    record["provenance"]["nodes"] = [
-        {"devices": [{"uuid": key, "power.limit": watts} for key, watts in limits.items()]}
-    ]
+def test_a_devices_own_limit_holds_however_its_id_is_written():
+    own, other = "GPU-00000000-1111-2222-3333-444444444444", "GPU-9"
+    record = changed_energy(device_id=own.upper().replace("GPU", "gpu"))
+    limits = [{"uuid": own, "power.limit": "50.00 W"}, {"uuid": other, "power.limit": "500.00 W"}]
+    record["provenance"]["nodes"] = [{"devices": limits}]
     assert contradictions(record) == ["channel made:0 has 200 W on average, but its board's limit is 100 W"]
-
-
-def test_a_channel_that_names_no_number_of_devices_is_of_one():
-    record = changed_energy(num_devices=None)
-    record["provenance"]["nodes"] = [{"devices": [{"uuid": "GPU-1", "power.limit": "150.00 W"}]}]
-    assert contradictions(record) == ["channel made:0 has 200 W on average, but its board's limit is 150 W"]
-    record = in_watts(6e3)
-    record["energy"]["channels"][0]["num_devices"] = None
-    assert contradictions(record) == ["channel made:0 has 1.2e+04 W per device, more than any device uses"]
-
-
-def test_the_limit_of_a_board_is_found_however_its_id_is_written():
-    written = "GPU-00000000-1111-2222-3333-444444444444"
-    record = changed_energy(device_id=written.upper().replace("GPU", "gpu"))
-    record["provenance"]["nodes"] = [{"devices": [{"uuid": written, "power.limit": "50.00 W"}]}]
-    assert contradictions(record) == ["channel made:0 has 200 W on average, but its board's limit is 100 W"]
-
-
-def in_watts(power_w):
-    """A run on devices of that power each, of which nobody knows the limit."""
-    record = builder.result(devices=2, model="800M", steps=STEPS, tokens_per_s=8 * 2048 / STEP_S, power_w=power_w)
-    assert record["metrics"]["tflops_per_device"] == pytest.approx(51.28, rel=1e-3)
-    return record
 
 
 @pytest.mark.parametrize(("more", "is_wrong"), [(0, False), (1, False), (3, True)])

@@ -81,7 +81,6 @@ def test_energies_of_roles_are_by_the_tokens_of_each(tmp_path):
     assert energy["j_per_token_read"] == pytest.approx(STEADY_W * WINDOW_S / metrics["input_tokens"])
     assert energy["j_per_token_written"] == pytest.approx(2 * rising_j(0.0) / metrics["measured_tokens"])
     assert energy["prefill_wh"] + energy["decode_wh"] == pytest.approx(energy["energy_wh"])
-    assert 0 < energy["j_per_token_written_half_width"] < 0.01 * energy["j_per_token_written"]
     assert Record.of(result).layout.num_nodes == 3
 
 
@@ -115,15 +114,6 @@ def test_a_node_whose_energy_is_not_known_fails_the_run(tmp_path, change, words)
     result = collect(tmp_path)
     assert ("energy" in result, result["status"]) == ((False, "failed") if words else (True, "ok"))
     assert words in result["error"]
-
-
-def test_one_sensor_does_not_count_for_two_nodes(tmp_path):
-    asked(tmp_path)
-    node(tmp_path, "n1")
-    shutil.copytree(tmp_path / "power" / "n1", tmp_path / "power" / "n2")
-    path = tmp_path / "power" / "n2" / "trace.csv"
-    path.write_text(path.read_text().replace('"hostname": "n1"', '"hostname": "n2"'))
-    assert "is one sensor, but counts for n1 and for n2" in collect(tmp_path)["error"]
 
 
 @pytest.mark.parametrize(

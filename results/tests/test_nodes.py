@@ -7,13 +7,8 @@ import json
 import pytest
 
 from caraml.cli import main
-from jpwr.channel import ChannelInfo, Scope
-from jpwr.trace.trace import Row, Trace
-from record.model import Record, as_json
 from results.achievable import published_rates as published
 from results.find.schema import violation
-from results.join import figures
-from results.join.nodes import sums_of
 from results.tests import builder
 from results.tests.builder import PER_NODE, REPEATS, check, figure
 from results.tests.of_dicts import add_achievable, differences, judge, medians
@@ -314,51 +309,6 @@ def test_the_table_finds_the_node_check_among_its_folders_or_by_an_option(tmp_pa
         assert "achievable on WAIH100 in bf16: 800.0 TFLOP/s, from its node check" in printed
     assert main(["table", str(runs), "--repeats", "--format", "csv"]) == 0
     assert "achievable_percent" in capsys.readouterr().out
-
-
-def traced(power_w, ids):
-    """A minute of constant power of each channel."""
-    scope = Scope.DEVICE if ids else Scope.NODE
-    infos = [ChannelInfo(f"made:{number}", scope, "made up", device_id=one) for number, one in enumerate(ids or [""])]
-    trace = Trace(infos, {"hostname": "n1", "boot_id": "n1", "interval_s": 0.1})
-    trace.event("command_started", 0.5)
-    trace.extend([Row(0.1 * row, list(power_w), [None] * len(power_w)) for row in range(700)])
-    return trace
-
-
-def with_power(record, trace):
-    run = Record.of(record)
-    record |= as_json(figures.with_power(run, sums_of(run, [trace], "measured")))
-    return [one for one in record["node_check"]["figures"] if one["name"] == "triad"]
-
-
-@pytest.mark.parametrize("own_sensors", [True, False])
-def test_a_rate_is_divided_by_the_power_of_its_device_or_of_its_node(own_sensors):
-    record = check(per_node=2)
-    ids = [f"GPU-1111111{rank}-2222-3333-4444-555555555555" for rank in range(2)]
-    for device, one in zip(record["devices"], ids, strict=True):
-        device["device_id"] = one if own_sensors else ""
-    timed = [one for one in record["node_check"]["figures"] if one["name"] == "triad"]
-    for one in timed:
-        one |= {"start_s": 20.0, "end_s": 30.0}
-    timed[1]["value"] = 1000.0
-    timed = with_power(record, traced([500.0, 250.0], ids) if own_sensors else traced([1000.0], []))
-    powers = [(one["power_w"], one["power_scope"], one["per_w"]) for one in timed]
-    expected = [(500, "device", 6.0), (250, "device", 4.0)] if own_sensors else [(1000, "node", 4.0)] * 2
-    assert powers == [(pytest.approx(power), scope, pytest.approx(rate)) for power, scope, rate in expected]
-    assert all(0 < one["per_w_half_width"] < 0.1 * one["per_w"] for one in timed)
-    assert record["metrics"]["triad_gb_per_s_per_w"] == pytest.approx(5.0 if own_sensors else 4.0)
-    assert violation(record) == ""
-
-
-def test_a_figure_outside_of_the_trace_has_no_power_with_a_reason():
-    record = check(per_node=1)
-    record["devices"][0]["device_id"] = ""
-    [timed] = [one for one in record["node_check"]["figures"] if one["name"] == "triad"]
-    timed |= {"start_s": 200.0, "end_s": 210.0}
-    [timed] = with_power(record, traced([1000.0], []))
-    assert "is not covered by the trace" in timed["no_power"]
-    assert "per_w" not in timed
 
 
 def test_the_medians_are_of_devices_and_not_of_their_repeats():

@@ -52,12 +52,6 @@ def test_parquet_is_a_file_with_a_row_for_each_run(runs, flags, capsys):
     assert "--format parquet has a row for each run" in capsys.readouterr().err
 
 
-def test_any_table_can_be_written_to_a_file(runs, tmp_path, capsys):
-    assert main(["table", str(runs), "--format", "csv", "--out", str(tmp_path / "runs.csv")]) == 0
-    assert capsys.readouterr().out == ""
-    assert (tmp_path / "runs.csv").read_text().count("\n") == 26
-
-
 def test_what_cannot_be_used_is_warned_of_and_nothing_at_all_is_an_error(runs, tmp_path):
     (runs / "000000_benchmark" / "work" / "result.json").write_text("{}")
     with pytest.warns(UserWarning, match="no schema_version"):

@@ -19,7 +19,6 @@ from results.tests.of_dicts import (
     energy_kind,
     energy_rules,
     grade,
-    origin_table,
     point_of,
     sort_key,
 )
@@ -33,15 +32,8 @@ def test_repeats_become_one_row_with_the_median_and_scipys_interval():
     low, high = np.exp(stats.t.interval(0.95, 2, loc=math.log(101.0), scale=stats.sem(np.log(speeds))))
     assert estimate.value == 101.0
     assert estimate.interval == pytest.approx((low, high), rel=1e-9)
-    assert one.half_width("metrics.{unit}_per_s") == pytest.approx((high - low) / 2, rel=1e-9)
-    [two] = by_point([builder.result(tokens_per_s=speed) for speed in (100.0, 102.0)])
-    low, high = np.exp(stats.t.interval(0.95, 1, loc=math.log(101.0), scale=stats.sem(np.log([100.0, 102.0]))))
-    assert two.estimate("metrics.tokens_per_s").interval == pytest.approx((low, high), rel=1e-9)
-
-
-def test_a_throughput_of_nothing_has_no_estimate():
-    [one] = by_point([builder.result(tokens_per_s=0.0)])
-    assert one.estimate("metrics.tokens_per_s") is None
+    [none] = by_point([builder.result(tokens_per_s=0.0)])
+    assert none.estimate("metrics.tokens_per_s") is None
 
 
 def test_a_job_that_never_began_is_at_no_place():
@@ -85,18 +77,7 @@ def test_a_failed_run_that_may_be_of_several_points_is_of_none_of_them():
     ]
 
 
-def test_what_a_run_is_split_over_is_in_its_variant_and_failed_places_are_kept_apart():
-    layout = {**builder.result()["layout"], "tensor_parallel_size": 2, "pipeline_parallel_size": 4}
-    layout |= {"context_parallel_size": 2, "expert_parallel_size": 8}
-    [one] = by_point([builder.result(layout=layout)])
-    assert one.variant == ("bf16", f"micro batch {layout['micro_batch_size']}", "TP2", "PP4", "CP2", "EP8")
-    both = by_point([builder.failed(batch=8), builder.failed(batch=16)])
-    assert [(one.point.global_batch, len(one.bad)) for one in both] == [(8, 1), (16, 1)]
-
-
-@pytest.mark.parametrize(
-    ("text", "cpus"), [("0-3,8-11", 8), ("5", 1), ("2,4-5", 3), (None, 0), ("", 0), ("all of them", 0), ("0-9" * 9, 0)]
-)
+@pytest.mark.parametrize(("text", "cpus"), [("0-3,8-11", 8), ("2,4-5", 3), (None, 0), ("all of them", 0)])
 def test_a_list_of_cpus_is_counted(text, cpus):
     assert len(cpus_in(text)) == cpus
 
@@ -105,9 +86,7 @@ def test_a_list_of_cpus_is_counted(text, cpus):
     ("value", "half", "text"),
     [
         (85012.3, 240.0, "85,010"),
-        (85012.3, None, "85,010"),
         (0.123456, 0.0012, "0.1235"),
-        (1234.5678, 0.5, "1,234.57"),
         (0.0, None, "0"),
         (None, None, ""),
         (math.nan, None, ""),
@@ -131,18 +110,15 @@ SLOW[[10, 30, 50]] = 3.0  # 6 of 66 s more than others
     [
         (1 + NOISE, {}),
         (SLOW, {"outliers": {"slow": 3, "steps": 60, "cost": pytest.approx(6 / 66, rel=0.01)}}),
-        ([1 + 0.1 * step for step in range(12)], {"trend": {"change": pytest.approx(1.95 / 1.15 - 1)}}),
-        ([10 - 0.1 * step for step in range(12)], {"trend": {"change": pytest.approx(9.05 / 9.85 - 1)}}),
+        (
+            [1 + 0.1 * step for step in range(12)],
+            {"shift": {"change": pytest.approx(1.75 / 1.15 - 1), "first": 4, "steps": 12}},
+        ),
         ([1 + 0.0005 * step for step in range(12)], {}),  # sure, and 0.4 %
         ([1.2, 1.0, 1.0, 1.2, 1.1, 1.2, 1.0, 1.1, 1.2, 1.2, 1.0, 1.2], {}),  # 9 %, by chance
         (
             [1 + NOISE[index] / 4 + 0.4 * (index >= 4) for index in range(12)],
             {"shift": {"change": pytest.approx(0.4, rel=0.02), "first": 4, "steps": 12}},
-        ),
-        # Within its halves it falls, so that it has no trend and no other shift.
-        (
-            [level - 0.01 * index for level in (1.05, 1.15) for index in range(6)],
-            {"shift": {"change": pytest.approx(0.1 / 1.025), "first": 6, "steps": 12}},
         ),
         # After a third and after half of the steps, of which the first is more.
         (
@@ -160,7 +136,7 @@ SLOW[[10, 30, 50]] = 3.0  # 6 of 66 s more than others
         ),
     ],
 )
-def test_a_trend_a_shift_and_outliers_of_step_times_are_found(times_s, found):
+def test_a_shift_and_outliers_of_step_times_are_found(times_s, found):
     assert {one.kind: dict(one.values) for one in unsteady(list(times_s))} == found
 
 
@@ -169,19 +145,7 @@ def test_a_trend_a_shift_and_outliers_of_step_times_are_found(times_s, found):
 def test_a_shift_anywhere_is_found(steps, change, share):
     at = round(steps * share)
     times_s = [(1 + change * (index >= at)) * (1 + NOISE[index % 60] / 4) for index in range(steps)]
-    assert kinds(unsteady(times_s))[0] in ("trend", "shift")
-
-
-@pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])
-def test_an_outlier_is_one_on_any_scale(scale):
-    steps = [scale, 1.4 * scale] * 10
-    assert unsteady([*steps, *steps]) == []
-    assert kinds(unsteady([*steps, 4 * scale, *steps])) == ["outliers"]
-
-
-@pytest.mark.parametrize("steps", [12, 13, 14, 20])
-def test_a_trend_is_found_in_as_few_steps_as_are_wanted(steps):
-    assert kinds(unsteady([1 + 0.2 * step / steps for step in range(steps)])) == ["trend"]
+    assert kinds(unsteady(times_s))[0] == "shift"
 
 
 def test_grades_tell_where_energy_was_measured():
@@ -236,10 +200,7 @@ def of_layout(**changes):
     ("record", "rules"),
     [
         (builder.result(), set()),
-        (changed(scope="node"), set()),
-        (changed(largest_gap_s=2.0), set()),
-        (changed(samples=60), set()),
-        (changed(samples=990, missing=10), set()),
+        (changed(scope="node", largest_gap_s=2.0, samples=60), set()),
         (changed(samples=59), {"samples"}),
         (changed(samples=30), {"samples", "sampling rate"}),
         (changed(largest_gap_s=7.5), {"gaps"}),
@@ -271,15 +232,6 @@ def test_what_an_old_record_does_not_say_is_unknown_and_not_kept(left_out, unkno
     assert {rule.name for rule in energy_rules(record) if rule.kept is None} == unknown
 
 
-def test_an_energy_without_channels_keeps_no_rule_of_them():
-    record = builder.result()
-    record["energy"]["channels"] = []
-    kept = {rule.name for rule in energy_rules(record) if rule.kept}
-    assert kept == {"interval", "idle power"}
-    assert why_not_ranked(by_point([record])[0]).kind == "sampling_rate"
-    assert energy_rules(builder.failed()) == []
-
-
 def of_channels(devices, *channels):
     """A run of devices on nodes, by their names, and the channels of its energy: node, scope and number of devices."""
     record = builder.result(devices=len(devices))
@@ -304,17 +256,13 @@ def on_gpu(record):
 @pytest.mark.parametrize(
     ("record", "kept"),
     [
-        (of_channels("aa", ("a", "device", 1), ("a", "device", 1)), True),
         (of_channels("ab", ("a", "device", 1), ("b", "device", 1)), True),
-        (of_channels("aaaa", ("a", "module", 1)), False),
         (of_channels("aaaa", ("a", "module", 2), ("a", "module", 2)), True),
         (of_channels("aa", ("a", "module", 4)), False),
         (of_channels("a", ("a", "cpu", 1), ("a", "dram", 1)), True),
-        (of_channels("a", ("a", "dram", 1)), False),
         (on_unknown(of_channels("a", ("a", "cpu", 1))), None),
         (of_channels("aabb", ("a", "device", 3), ("b", "device", 1)), False),
         (of_channels("ab", ("a", "device", 1), ("b", "cpu", 1)), False),
-        (of_channels("a", ("a", "cpu", 1), ("a", "dram", 1)), True),
         (on_gpu(of_channels("a", ("a", "cpu", 1), ("a", "dram", 1))), False),
         (on_gpu(of_channels("aaaa", ("a", "node", 1))), True),
     ],
@@ -388,28 +336,17 @@ KERNELS = {"config.kernels": {"layers": "megatron"}, "config.model": {"layers": 
     ("usual", "path", "value", "words"),
     [
         ({}, "provenance.packages.torch", "2.14.0", ("torch 2.13.0", "torch 2.14.0")),
-        ({}, "provenance.container", "image:2", ("container not known", "container image:2")),
         (
             {},
             "provenance.nodes",
             [{"devices": [{"driver_version": "570.1"}]}],
             ("driver_version not known", "driver_version 570.1"),
         ),
-        (
-            {},
-            "provenance.nodes",
-            [{"cpu": "a processor"}, {"cpu": "an EPYC"}],
-            ("cpu a processor", "cpu a processor and an EPYC"),
-        ),
+        ({}, "provenance.nodes", [{"cpu": "a CPU"}, {"cpu": "an EPYC"}], ("cpu a processor", "cpu a CPU and an EPYC")),
         ({}, "provenance.environment", {"NCCL_ALGO": "Ring"}, ("NCCL_ALGO not known", "NCCL_ALGO Ring")),
         ({}, "layout.num_nodes", 2, ("1 node", "2 nodes")),
-        ({}, "layout.grad_accum_steps", 4, ("grad_accum_steps not known", "grad_accum_steps 4")),
-        (
-            {},
-            "metrics.model_flops_per_token",
-            8e9,
-            ("model_flops_per_token 56623104", "model_flops_per_token 8000000000.0"),
-        ),
+        ({}, "layout.pipeline_parallel_size", 4, ("micro batch 4", "PP4")),
+        ({}, "metrics.model_flops_per_token", 8e9, [f"model_flops_per_token {n}" for n in (56623104, 8000000000)]),
         # whatever a container hides from the vendor's tool
         ({"devices.0.name": "A100"}, "devices.0.name", "A100-80GB", ("device A100", "device A100-80GB")),
         ({"devices.0.cpus": "0-3,8-11"}, "devices.0.cpus", "0-127", ("CPUs bound 8", "CPUs bound 128")),
@@ -427,20 +364,9 @@ KERNELS = {"config.kernels": {"layers": "megatron"}, "config.model": {"layers": 
             [{"devices": {"gpu_data": amd(750, 650)}}],
             ("limit.max_power 750 W", "limit.max_power 650 W and 750 W"),
         ),
-        # options of one name in several groups, and one that has the name of something else
         (KERNELS, "config.model.layers", 32, ("model.layers 16", "model.layers 32")),
-        (KERNELS, "config.kernels.layers", "te", ("kernels.layers megatron", "kernels.layers te")),
-        ({"config.data.python": "fast"}, "config.data.python", "slow", ("option python fast", "option python slow")),
-        *(
-            ({"provenance.environment": {}}, f"provenance.environment.{name}", "1", None)
-            for name in ("SLURM_JOB_ID", "SLURM_JOB_NODELIST", "CUDA_VISIBLE_DEVICES", "NCCL_DEBUG")
-        ),
-        (
-            {"provenance.nodes": [{"devices": [{"uuid": "GPU-0"}]}]},
-            "provenance.nodes",
-            [{"devices": [{"uuid": "GPU-1"}]}],
-            None,
-        ),
+        ({"provenance.environment": {}}, "provenance.environment.SLURM_JOB_ID", "1", None),
+        ({"provenance.environment": {}}, "provenance.environment.CUDA_VISIBLE_DEVICES", "1", None),
     ],
 )
 def test_runs_that_differ_in_what_counts_are_no_repeats(usual, path, value, words):
@@ -448,15 +374,6 @@ def test_runs_that_differ_in_what_counts_are_no_repeats(usual, path, value, word
     altered(records[1], {path: value})
     found = [(len(one.good), one.variant[-1]) for one in by_point(records)]
     assert found == list(zip((2, 1), words, strict=True)) if words else [number for number, _ in found] == [3]
-
-
-def test_processors_of_one_architecture_are_different_setups_and_are_shown_by_name():
-    names = ("AWS Graviton4 (Arm Neoverse V2)", "NVIDIA Grace (Arm Neoverse V2)")
-    origin = builder.result()["provenance"]
-    nodes = [[{"cpu": name, "architecture": "aarch64"}] for name in names]
-    records = [builder.result(provenance={**origin, "nodes": one}) for one in nodes]
-    assert [one.variant[-1][:18] for one in by_point(records)] == ["cpu AWS Graviton4 ", "cpu NVIDIA Grace ("]
-    assert sorted(row[2] for row in origin_table(records).rows) == list(names)
 
 
 def test_a_run_of_other_options_is_no_repeat_and_one_that_failed_spoils_no_other():
@@ -474,7 +391,7 @@ def test_a_run_of_other_options_is_no_repeat_and_one_that_failed_spoils_no_other
     plain, changed, failed, unknown = found
     assert (unknown, found[unknown]) == ((), (0, 1))
     assert found[plain] == (3, 1)
-    assert changed[-1] == "learning_rate 0.1"
+    assert changed[-1] == "training.learning_rate 0.1"
     assert found[changed] == (1, 0)
     assert failed[0] == "fp8"
     assert found[failed] == (0, 1)
@@ -487,10 +404,8 @@ FALLING = [10 - step / 2 for step in range(16)]
     ("losses", "found"),
     [
         ([3.0, 2.0], None),
-        ([2.0, 2.0], None),
         ([], None),
         ([2.0, 2.1], None),  # chance
-        ([2.0] * 8 + [9.0] * 16 + [1.0] * 8, None),
         (
             [*FALLING, None, *(10.0**step for step in range(2, 10))],
             {"first": 8.25, "last": pytest.approx(1.389e8, rel=1e-3)},

@@ -91,7 +91,7 @@ def test_a_figure_without_a_precision_is_in_the_table():
     assert all("derived; total / number of accelerators" in row[-1] for row in unstated)
 
 
-def test_every_figure_is_of_a_system_and_has_a_source_and_a_date():
+def test_every_figure_has_a_source_and_a_recent_one_a_system_and_a_date():
     assert all(one.source and one.unit for one in published())
     for one in filter(lambda figure: figure.read, published()):
         assert {*one.systems.split(), *one.like.split()} <= SHIPPED

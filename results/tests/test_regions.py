@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from results.show.plots.workload import charts_of
-from results.show.tables.comparison import comparison_text
 from results.show.tables.regions import region_table, split_notes
 from results.tests.builder import result
-from results.tests.of_dicts import by_point, changes, compare, regions_of
+from results.tests.of_dicts import by_point, changes, regions_of
 
 
 def told(step_s=1.0, parts=None, clock="host", **shares):
@@ -57,12 +56,6 @@ def test_runs_of_a_point_are_told_as_one_in_the_order_of_a_step():
     assert steps.regions[-1].whole_s is None
 
 
-def test_runs_of_which_one_does_not_tell_are_not_told():
-    assert regions_of([run(told(Forward=100.0)), result()]) == []
-    assert regions_of([]) == []
-    assert not region_table(by_point([result()]))
-
-
 def test_a_row_has_milliseconds_and_who_told():
     rows = region_table(
         by_point([run(told(2.0, 12.0, IO=25.0, Forward=75.0), told(4.0, clock="device", IO=100.0))])
@@ -96,12 +89,6 @@ def test_what_changed_is_told_by_size_and_small_changes_are_not():
     assert changes(base, [result()]) == changes([result()], base) == ""
     new = [run(told(1.0, IO=100.0))]
     assert changes(base, new).endswith("IO 0 to 1,000, Forward 600.0 to 0, Comm 300.0 to 0, Update 100.0 to 0")
-
-
-def test_a_comparison_says_what_changed_at_each_point():
-    sides = [[run(told(step_s, Forward=50.0, IO=50.0))] for step_s in (1.0, 2.0)]
-    text = comparison_text(compare(*sides), "base", "other")
-    assert "a step from 1,000 to 2,000 ms: Forward 500.0 to 1,000, IO 500.0 to 1,000" in text
 
 
 def test_there_is_a_bar_for_each_point_and_window_with_names_that_tell_them_apart():

@@ -8,8 +8,6 @@ import pytest
 
 from record.values import WORK
 from results.files.workloads import workloads
-from results.show.plots.style import styles_of_systems
-from results.show.plots.workload import charts_of
 from results.show.tables.cost import cost_table
 from results.show.words import of_workload, times_to_report
 from results.tests import builder
@@ -87,12 +85,6 @@ def test_the_devices_of_all_are_those_on_which_each_has_a_good_run():
     assert devices_of_all(points) == 2
     assert devices_of_all(points + by_point(runs("C", 100.0, devices=4))) is None
     assert devices_of_all(by_point([builder.failed()])) is None
-
-
-def test_scaling_is_of_one_precision():
-    points = by_point(runs("A", 100.0) + runs("A", 190.0, devices=2) + runs("A", 380.0, "fp8", devices=2))
-    [chart] = (one for one in charts_of(points, styles_of_systems(points)) if one.name == "scaling")
-    assert chart.words == "A: 95.00 to 100.0"
 
 
 def test_what_is_not_ranked_has_no_cost():

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from record.values import THROUGHPUT, WORK, energy_source
 from results.find.records import Record, RecordError
 from results.points.estimate import Estimate, product
+from results.points.facts import LONGEST, UNKNOWN, Point, facts_of, point_of, together
 from results.points.regions import changes
-from results.points.repeats import Point, PointResults, by_point, disturbances, point_of, step_times_s
+from results.points.repeats import PointResults, by_point, disturbances, step_times_s
 from results.points.sensors import accuracy_text
-from results.points.setups import LONGEST, OPTION, UNKNOWN, machine_of, together, work_of
 from results.verdicts.quality import ESTIMATE, grade, why_not_ranked
 from results.verdicts.ranking import why_left_out
 
@@ -152,16 +152,14 @@ def _remarks(*sides: Sequence[Record]) -> list[str]:
 
 
 def _work(record: Record) -> dict[str, str]:
-    """Return options and layout, each once."""
-    facts = {name: value for name, value in work_of(record).items() if not name.startswith(OPTION)}
-    return {"precision": record.precision} | facts
+    return {"precision": record.precision} | facts_of(record).work
 
 
 def _machine(record: Record) -> dict[str, str | None]:
     commit, dirty = record.provenance.git_commit, record.provenance.git_dirty
     changes = None if dirty is None else "yes" if dirty else "no"
     code = {"commit": commit and commit[:COMMIT_LETTERS], "local changes": changes}
-    return machine_of(record) | code
+    return facts_of(record).machine | code
 
 
 def _differences(facts: Callable[[Record], Mapping[str, str | None]], *sides: Sequence[Record]) -> list[str]:

@@ -10,9 +10,9 @@ from record.findings import Finding, finding
 from record.values import PER_DEVICE, count, grouped
 from results.find.records import RecordError
 from results.points.estimate import Estimate, Interval, exactly, trimmed_mean
+from results.points.facts import Setup
 from results.points.operating import at_limits, limits_of
 from results.points.repeats import PointResults
-from results.points.setups import Setup
 from results.verdicts.power_level import LEVELS, lowest_level
 from results.verdicts.quality import ESTIMATE, deviations, energy_kind, grade, missed, why_not_ranked, window_too_short
 from results.verdicts.ranking import fastest, ranked_points, slowest, why_left_out

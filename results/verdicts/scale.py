@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from record.findings import Finding, finding
 from record.values import PER_DEVICE, devices_text, is_accelerated
-from results.points.estimate import Estimate, exactly, inexactly
+from results.points.estimate import Estimate, exactly
+from results.points.facts import CPUS, DEVICE, FLOPS, Setup, as_key, differences, facts_of, own_name
 from results.points.repeats import PointResults
-from results.points.setups import CPUS, DEVICE, FLOPS, OPTION, Setup, differences, setup_of
 from results.verdicts.cost import HOURS_PER_YEAR, Costs, Price, uncovered_w
 from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import best_by_devices, ranked_points
@@ -61,11 +61,11 @@ def setup_at_scale(one: PointResults) -> Setup:
         with_number.add(DEVICE)
     options = {
         name: value
-        for name, value in setup_of(record)
-        if name.removeprefix(OPTION) not in with_number and not name.startswith(FLOPS)
+        for name, value in facts_of(record).setup
+        if own_name(name) not in with_number and not name.startswith(FLOPS)
     }
     chosen = {"precision": one.precision, "choices": ", ".join(record.variant) or "as usual"}
-    return tuple(sorted((options | chosen).items()))
+    return as_key(options | chosen)
 
 
 def unlike_setups(few: PointResults, many: PointResults) -> Finding:
@@ -112,7 +112,7 @@ def power_at_supply(one: PointResults, costs: Costs) -> Power:
     per_device = power / one.point.devices
     overhead = uncovered_w(one, costs)
     whole_w = per_device.value + overhead.value_w
-    at_supply = per_device * inexactly(whole_w / per_device.value * costs.pue, overhead.error_w / whole_w)
+    at_supply = per_device * exactly(whole_w / per_device.value * costs.pue, overhead.error_w / whole_w)
     return Power(at_supply.of_source((one.system, POWER)))  # one power in all workloads
 
 

@@ -18,6 +18,7 @@ from results.files.yaml_files import read_yaml
 from tests.contracts.packages import Found, Installed, Sources, compared, download
 from tests.contracts.servers import Contract, asked_of, lacking, offered_by
 from tests.contracts.uses import Use, our_uses, uses_of
+from tests.needs import not_run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CACHE = REPOSITORY / "build" / "contract"
@@ -103,14 +104,15 @@ def releases() -> list[tuple[str, str]]:
 def index():
     """Skip unless downloads are asked for and possible."""
     if not os.environ.get("CARAML_DOWNLOAD"):
-        pytest.skip("downloads packages: make test-contract")
+        not_run("CARAML_DOWNLOAD=1: make test-contract downloads packages")
     CACHE.mkdir(parents=True, exist_ok=True)
     try:
         download(*SMALLEST, CACHE)
     except OSError:
-        pytest.skip("no package index can be reached")
+        not_run("a package index that can be reached: pip's setting index-url names one")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("release", [" ".join(one) for one in releases()])
 def test_a_release_has_all_that_we_use(index, release):
     package, version = release.split()

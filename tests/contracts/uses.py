@@ -28,8 +28,9 @@ class Use(NamedTuple):
 
 def our_uses(repository: Path) -> list[Use]:
     """Return what our code uses, tests left out."""
-    files = [file for top in OURS for file in sorted((repository / top).rglob("*.py")) if "tests" not in file.parts]
-    return [use for file in files for use in uses_of(file.read_text(), str(file.relative_to(repository)))]
+    files = [file.relative_to(repository) for top in OURS for file in sorted((repository / top).rglob("*.py"))]
+    mine = (file for file in files if "tests" not in file.parts)
+    return [use for file in mine for use in uses_of((repository / file).read_text(), str(file))]
 
 
 def uses_of(text: str, file: str) -> list[Use]:
@@ -61,7 +62,9 @@ def uses_of(text: str, file: str) -> list[Use]:
             inner.add(id(called))
         elif isinstance(node, (ast.Attribute, ast.Name)) and id(node) not in inner:
             add(_dotted(node, aliases), frozenset(), node)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        elif isinstance(node, ast.JoinedStr):
+            inner |= {id(part) for part in node.values}  # the rest of the name is not known
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inner:
             add(_of_vendor(node.value), frozenset(), node)
         if isinstance(node, ast.Attribute):
             inner.add(id(node.value))

@@ -119,19 +119,6 @@ def test_a_failed_write_is_one_sentence_and_leaves_nothing(run, tmp_path, monkey
     assert "No space left on device): make room, or choose another folder" in record["error"]
 
 
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        (["--checkpoint", "/proc/kept"], "it cannot be written to (No such file or directory): choose"),
-        (["--checkpoint", "{}/a file"], "it cannot be written to (File exists): choose"),
-    ],
-)
-def test_options_that_cannot_be_are_refused(tmp_path, capsys, flags, words):
-    (tmp_path / "a file").touch()
-    assert session.main(KeptSums, [*SHORT, *(flag.format(tmp_path) for flag in flags)]) == 2
-    assert words in capsys.readouterr().err
-
-
 def test_a_workload_without_a_state_has_no_checkpoints(run, tmp_path):
     code, record, _ = run("--checkpoint", str(tmp_path), workload=Sums)
     assert code == 2

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.common.launch import Launch, usable_cores
+from benchmarks.common.launch import Launch
 from benchmarks.common.measure.regions import MarkedSteps
 from benchmarks.common.measure.step_timer import StepTimer
 from benchmarks.common.measure.together import Copies, read_copies
@@ -66,13 +66,6 @@ def test_a_copy_works_until_the_last_one_has_measured_enough(tmp_path):
     assert second.steps_left(3) == first.steps_left(210) == 0
 
 
-def test_a_copy_does_not_work_for_ever_for_one_that_never_ends(tmp_path):
-    copy = copy_of(tmp_path, 1)
-    assert copy.steps_left(20) == 1
-    os.utime(tmp_path / "done_1", (1.0, 1.0))
-    assert copy.steps_left(20) == 0
-
-
 def test_without_a_launcher_of_copies_there_is_only_this_run():
     assert read_copies({}) is None
     environ = {"CARAML_COPY": "2", "CARAML_COPIES": "3", "CARAML_COPIES_FOLDER": "/shared"}
@@ -123,12 +116,6 @@ def test_each_copy_sees_devices_of_its_own(vendor, environ, of_each):
 def test_too_few_devices_are_one_sentence(name):
     with pytest.raises(ConfigError, match=f"copy 2 of this node needs 2 devices, but {name} has 2 in all"):
         devices_of_copy("nvidia", 2, 1, {name: "0,1"})
-
-
-def test_a_copy_has_its_share_of_the_cores(monkeypatch):
-    every = usable_cores()
-    monkeypatch.setenv("CARAML_CORES", "1")
-    assert usable_cores() == 1 <= every
 
 
 def launch(tmp_path, script, *flags):

@@ -63,14 +63,6 @@ def test_a_full_disk_is_one_clear_sentence_and_leaves_no_part_of_a_file(files, t
     assert len([path for path in (tmp_path / "disk").rglob("*") if path.is_file()]) == 2
 
 
-def test_a_file_that_is_gone_and_a_folder_that_cannot_be_made_are_said(files, tmp_path):
-    files[1].unlink()
-    with pytest.raises(ConfigError, match="two cannot be copied there"):
-        stage(files, tmp_path / "disk")
-    with pytest.raises(ConfigError, match="choose another folder"):
-        stage(files, files[0])
-
-
 def test_a_data_set_is_identified_by_its_names_and_by_how_prepare_made_it(tmp_path):
     files = [tmp_path / name for name in ("a.h5", "b.h5")]
     (tmp_path / "made.json").write_text('{"seed": 1}')

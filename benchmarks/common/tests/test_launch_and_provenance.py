@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 import os
-import time
 
 import pytest
 
-from benchmarks.common.launch import Launch, node_window, read_launch
+from benchmarks.common.launch import Launch, read_launch
 from benchmarks.common.node import provenance
 from benchmarks.common.node.provenance import collect_provenance
 from benchmarks.common.options import ConfigError
@@ -39,19 +38,6 @@ def test_the_cores_of_a_node_are_divided_among_its_ranks_once(monkeypatch, cores
 def test_half_of_the_variables_is_an_error_that_names_the_others():
     with pytest.raises(ConfigError, match="LOCAL_RANK, LOCAL_WORLD_SIZE"):
         read_launch({"RANK": "0", "WORLD_SIZE": "2"})
-
-
-def test_a_window_has_the_same_moments_on_both_clocks():
-    # What a busy machine lets pass between its two readings of a clock is in the offset, too.
-    earliest_s = time.time() - time.monotonic()
-    now_s = time.monotonic()
-    window = node_window(now_s - 2.0, now_s - 1.0)
-    monotonic_s = time.monotonic()
-    latest_s = time.time() - monotonic_s
-    assert window.end_s - window.start_s == pytest.approx(1.0)
-    offset_s = window.start_epoch_s - window.start_s
-    assert min(earliest_s, latest_s) - 1.0 < offset_s < max(earliest_s, latest_s) + 1.0
-    assert window.end_epoch_s - window.start_epoch_s == pytest.approx(1.0)
 
 
 def test_provenance_names_versions_and_leaves_the_rest_of_the_environment_out(monkeypatch):

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import io
-import sys
 from dataclasses import dataclass
 
 import pytest
@@ -18,7 +16,6 @@ from benchmarks.common.options import (
     WindowOptions,
     option,
     parse_config,
-    run_command,
 )
 
 
@@ -117,11 +114,3 @@ def test_a_window_that_is_too_short_goes_on_at_its_own_pace(took_s, left):
 def test_options_that_make_no_run_are_refused(make, message):
     with pytest.raises(ConfigError, match=message):
         make()
-
-
-def test_what_the_terminals_encoding_does_not_know_is_escaped(monkeypatch):
-    terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    monkeypatch.setattr(sys, "stdout", terminal)
-    assert run_command(Sizes, "prog", "A program.", lambda sizes: print(*sizes.files), ["--files", "ger\u00e4t"]) == 0
-    terminal.flush()
-    assert terminal.buffer.getvalue() == b"ger\\xe4t\n"

@@ -111,16 +111,6 @@ def test_of_a_step_that_is_longer_than_its_parts_the_rest_is_still_other():
     assert found["in_parts"]["longer_percent"] == pytest.approx(-75)
 
 
-def test_a_host_that_runs_ahead_tells_nothing_of_its_usual_steps(timer, clock):
-    marked = MarkedSteps(timer)
-    window(timer, marked, clock, "measured", [{"IO": 3, "Update": 1}] * 2)
-    window(timer, marked, clock, PARTS, [{"Forward": 3, "Backward": 5}])
-    found = regions_of(marked.spans(), "host", 1, alone, host_is_ahead=True)
-    assert set(found["measured"]["regions"]) == {FORWARD, "Backward"}
-    assert "IO" not in found["measured"]["regions"]
-    assert found[PARTS]["step_s"] == pytest.approx(8)
-
-
 def test_steps_in_parts_that_tell_nothing_are_not_in_the_record(timer, clock):
     marked = MarkedSteps(timer)
     window(timer, marked, clock, "measured", [{"IO": 3}])
@@ -174,11 +164,3 @@ class Times:
     """The module time of another node."""
 
     time, monotonic = staticmethod(lambda: 1.7e9), staticmethod(lambda: 80.0)
-
-
-def test_a_trace_of_many_ranks_stays_small(timer, clock, monkeypatch):
-    monkeypatch.setattr("benchmarks.common.measure.regions.TRACED_SPANS", 30)
-    marked = MarkedSteps(timer)
-    window(timer, marked, clock, "measured", [{"Forward": 2}] * 30)
-    assert len(traced(marked.spans(), "host", 1)) == 30
-    assert len(traced(marked.spans(), "host", 10)) == 3

@@ -177,6 +177,7 @@ def test_a_run_is_recorded_with_what_the_workload_says_and_what_the_frame_measur
     assert sum(record["step_times_s"]) == pytest.approx(window_s / 2)
     assert metrics["host_step_time_median_s"] == pytest.approx(metrics["step_time_median_s"])
     assert metrics["tflops_per_device"] == pytest.approx(metrics["numbers_per_s"] / 1e12)
+    assert metrics["mfu"] == pytest.approx(metrics["tflops_per_device"])
     assert metrics["model_flops_source"] == "an addition for each"
     assert (metrics["carries"], record["provenance"]["sums"]) == (7, "1.0")
     assert [device["name"] for device in record["devices"]] == ["a processor"]
@@ -280,9 +281,7 @@ class AddingInParts(Adding):
     def step_in_parts(self):
         for key, seconds in (("Backward", 3), ("Update", 1)):
             with self.run.regions.region(key):
-                end_s = time.monotonic() + seconds * 5e-2
-                while time.monotonic() < end_s:
-                    pass
+                time.sleep(seconds * 5e-2)
 
 
 def test_a_step_that_tells_nothing_is_told_by_steps_that_are_split(ran, monkeypatch):
@@ -294,24 +293,6 @@ def test_a_step_that_tells_nothing_is_told_by_steps_that_are_split(ran, monkeypa
     assert found["regions"]["Backward"]["from"] == "in parts"
     assert len(record["losses"]) == 7
     assert found["marked_percent"] == pytest.approx(100)
-
-
-class TooLargeInParts(Adding):
-    """A Training whose steps fit, and whose split steps do not."""
-
-    def step_in_parts(self):
-        raise MemoryError("out of memory")
-
-
-def test_split_steps_that_do_not_fit_lose_no_run(ran, monkeypatch, capsys):
-    monkeypatch.setattr(Sums, "build", lambda run, target: TooLargeInParts(run))
-    code, record = ran()
-    assert (code, record["status"]) == (0, "ok")
-    assert set(record["regions"]["measured"]["regions"]) == {"IO", "Forward", "Other"}
-    assert (
-        "no regions are reported, as a step cannot be split: rank 0: MemoryError: out of memory"
-        in capsys.readouterr().err
-    )
 
 
 def test_a_profile_is_of_steps_after_the_window_beside_the_record(ran, tmp_path, monkeypatch):
@@ -332,33 +313,10 @@ def test_a_profile_is_of_steps_after_the_window_beside_the_record(ran, tmp_path,
     assert len(record["step_times_s"]) == record["regions"]["measured"]["steps"] == 5
 
 
-@pytest.mark.parametrize("edge", ["before", "after"])
-def test_a_profiler_that_fails_loses_no_run(ran, monkeypatch, capsys, edge):
-    @contextmanager
-    def profile(target, folder):
-        if edge == "before":
-            raise RuntimeError("it is in use")
-        yield
-        raise OSError("the disk is full")
-
-    monkeypatch.setattr(Processor, "has_profiler", True)
-    monkeypatch.setattr(Processor, "profile", profile)
-    code, record = ran("--profile", "3")
-    assert (code, record["status"], record["metrics"]["sums"]) == (0, "ok", 2 + 5 + 3)
-    assert {"before": "it is in use", "after": "the disk is full"}[edge] in capsys.readouterr().err
-
-
 def test_a_profile_is_never_written_over_another(tmp_path, capsys):
     (tmp_path / "record.profile").mkdir()
     assert session.main(Sums, ["--profile", "3", "--record", str(tmp_path / "record.json")]) == 2
     assert "record.profile, which exists already" in capsys.readouterr().err
-
-
-def test_a_trace_that_cannot_be_written_loses_no_run(ran, tmp_path, capsys):
-    (tmp_path / "record.trace.json").mkdir()
-    code, record = ran()
-    assert (code, record["status"]) == (0, "ok")
-    assert "record.trace.json cannot be written (Is a directory)" in capsys.readouterr().err
 
 
 def test_a_run_that_the_workload_finds_bad_has_failed(ran):

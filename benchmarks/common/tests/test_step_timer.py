@@ -10,40 +10,6 @@ from benchmarks.common.options import WindowOptions
 from jpwr.regions import RegionTimer
 
 
-def run(step_times_s: list[float], warmup_steps: int, device_lag_s: float = 0.0) -> StepTimer:
-    """A timer over steps of known length on a device that works on for `device_lag_s` after each call."""
-    now_s = [100.0]
-
-    def synchronize() -> None:
-        now_s[0] += device_lag_s
-
-    timer = StepTimer(lambda: now_s[0], synchronize)
-    timer.start()
-    for index, step_time_s in enumerate(step_times_s):
-        if index == warmup_steps:
-            now_s[0] += 50.0  # ranks agree on the number of steps
-            timer.begin_window()
-        now_s[0] += step_time_s
-        timer.step_done()
-    return timer
-
-
-def test_warm_up_is_outside_the_measured_window():
-    timer = run([9.0, 5.0, 1.0, 2.0, 3.0], warmup_steps=2)
-    assert timer.measured_step_times_s == pytest.approx([1.0, 2.0, 3.0])
-    assert (timer.window_start_s, timer.window_end_s) == pytest.approx((164.0, 170.0))
-
-
-def test_without_warm_up_the_window_begins_with_the_first_step():
-    timer = run([1.0, 2.0], warmup_steps=0)
-    assert timer.measured_step_times_s == pytest.approx([1.0, 2.0])
-    assert timer.window_start_s == pytest.approx(150.0)
-
-
-def test_a_step_lasts_until_the_device_has_finished():
-    assert run([1.0, 1.0], warmup_steps=1, device_lag_s=0.5).measured_step_times_s == pytest.approx([1.5])
-
-
 class Device:
     """It takes 1 s for a step, and 0.2 s more until it has one when it has been waited for; the host needs 0.1 s."""
 

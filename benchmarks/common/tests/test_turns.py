@@ -97,45 +97,6 @@ def test_batches_made_ahead_in_the_other_turn_are_used_up_before_the_clock_start
     assert honest.durations_s(EFFECTIVE)[0] == pytest.approx(3.25)
 
 
-def test_what_is_made_while_batches_made_ahead_are_used_up_is_used_up_too():
-    class Refilled(MadeFeed):
-        """Batches are made while the device works, too: here half of one in each step."""
-
-        def step(self, batch: None) -> None:
-            super().step(batch)
-            self.ahead += 0.5
-
-        def take(self) -> None:
-            if self.ahead >= 1:
-                self.ahead -= 1
-            else:
-                self.machine.now_s += self.input_s * (1 - self.ahead)
-                self.ahead = 0
-
-    def duration_s(ready: int) -> float:
-        machine = Machine()
-        effective, turns = Refilled(machine, 0.4, 0.2), Turns(calls_per_block=2)
-
-        def before() -> None:
-            effective.ahead = ready
-
-        rounds = measure_in_turns(
-            MadeFeed(machine, 0.0, 0.2),
-            effective,
-            turns,
-            1,
-            3,
-            lambda: machine.now_s,
-            machine.synchronize,
-            before,
-            lambda edge, kind, time_s: None,
-        )
-        assert list(rounds) == [1]
-        return turns.durations_s(EFFECTIVE)[0]
-
-    assert duration_s(ready=3) == pytest.approx(duration_s(ready=0))
-
-
 def test_metrics_of_turns_that_are_all_different():
     durations_s = [(2.0, 4.0), (3.0, 5.0), (2.0, 6.0), (5.0, 5.0), (1.0, 4.0), (9.0, 10.0), (4.0, 7.0)]
     turns = Turns(calls_per_block=3, compute_steps_s=[0.1, 0.4, 0.2, 0.9], effective_steps_s=[0.6, 0.3, 0.8, 2.0])

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import gzip
 from typing import Any
 
@@ -90,15 +89,6 @@ def test_batches_are_counts_and_targets_of_the_files(volumes):
         assert np.array_equal(one, made[wanted.tobytes()])
 
 
-def test_ranks_read_different_files(volumes):
-    def wanted(rank: int) -> set[bytes]:
-        flags = ("--data", "cosmoflow", "--data-dir", str(volumes), "--global-batch-size", "8")
-        run = run_of(*flags, launch=Launch(rank, 2, rank, 2))
-        return {one.tobytes() for one in next(run.open_batches(on_cpu()))[1].numpy()}
-
-    assert len(wanted(0) | wanted(1)) == 8
-
-
 def write(path: Any, volumes: list[tuple[bytes, list[float]]], packed: str = "GZIP") -> None:
     """As TensorFlow's own writer does, and nothing of ours."""
     with tf.io.TFRecordWriter(str(path), packed) as writer:
@@ -122,23 +112,6 @@ def test_files_of_the_real_format_are_read_packed_or_not(tmp_path, packed, folde
     counts, targets = next(reading(tmp_path).open_batches(on_cpu()))
     assert sorted(np.unique(counts)) == [0, 1, 2, 3]
     assert np.allclose(counts[:, 0, 0, 0, 0] / 10, targets[:, 0])
-
-
-def test_what_is_read_is_counted_with_the_time_of_each_part(volumes):
-    batches = reading(volumes).open_batches(on_cpu())
-    for _ in range(4):
-        next(batches)
-    tried, damaged = batches.records()
-    found = batches.read_so_far("sample")
-    assert damaged == 0
-    assert tried >= 16
-    assert found["input_samples"] >= 16
-    assert found["input_opens"] >= found["input_samples"]
-    bytes_of_file = np.mean([path.stat().st_size for path in volumes.glob("*.tfrecord")])
-    assert found["input_bytes"] == pytest.approx(found["input_opens"] * bytes_of_file, rel=0.5)
-    parts = {"input_reading_s", "input_decompressing_s", "input_decoding_s"}
-    assert parts == {key for key in found if key.endswith("_s")}
-    assert all(found[key] > 0 for key in parts)
 
 
 def damage(folder: Any) -> int:
@@ -185,17 +158,3 @@ def test_a_step_in_parts_trains_as_a_whole_one_does():
         losses.append(trainer.losses[-1])
     # Where two of a pooling's voxels are nearly the same, TensorFlow's kernels outside of a graph take both.
     assert losses[0] == pytest.approx(losses[1], rel=0.01)
-
-
-def test_one_batch_is_learnt():
-    run = run_of("--learning-rate", "0.2", "--learning-rate-warmup-steps", "1", "--dropout", "0")
-    trainer, batches = model.build_trainer(run.config, on_cpu(), run.regions), run.open_batches(on_cpu(), True)
-    for _ in range(12):
-        trainer.call(batches)
-    trainer.synchronize()
-    assert float(trainer.losses[-1]) < 0.5 * float(trainer.losses[0])
-
-
-def test_half_precision_takes_the_same_counts_and_gives_float32():
-    target = dataclasses.replace(on_cpu(), precision="bf16")
-    assert model.prepared(tf.ones((1, 2, 2, 2, 4), tf.int16), target).dtype == tf.bfloat16

@@ -152,17 +152,6 @@ def test_statistics_that_cannot_be_used_are_one_clear_sentence(small, tmp_path):
         run.reader()
 
 
-@pytest.mark.slow
-def test_one_batch_is_learnt(small):
-    run = run_of("--learning-rate", "0.01", "--learning-rate-warmup-steps", "1")
-    with target.process_group(on_cpu()):
-        own = run.build(on_cpu())
-        for _ in range(8):
-            own.data.call()
-        losses = own.losses()
-    assert losses[-1] < losses[0] - 0.1
-
-
 def test_accumulated_gradients_are_those_of_the_passes_mean(small):
     """Two passes of one sample are a step on their mean: the update is made once, of both."""
     run = run_of("--global-batch-size", "2", "--micro-batch-size", "1")

@@ -28,9 +28,8 @@ from contextlib import suppress
 
 TEMPLATE = "five words before a chat "  # of a prompt in chat
 TEXT_TOKENS = list(range(1, 41))
-# A number of streams chooses one, so that the points of one sweep fail each in another way.
 FAULTS = (
-    *("none", "exit", "die", "oom", "error", "other-model", "stall", "slow-start", "answers-other", "cut", "short"),
+    *("none", "exit", "die", "oom", "error", "other-model", "slow-start", "answers-other", "cut", "short"),
     *("empty", "halve", "drop", "pause"),
 )
 TEXTS = "known", "less", "nameless"
@@ -119,7 +118,8 @@ class Mock:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options, self.chance = options, random.Random(0)
-        self.tokens = self.requests = self.steps = self.accepted = 0
+        self.tokens = self.requests = self.steps = self.accepted = self.in_flight = self.in_window = 0
+        self.is_loaded = self.window_began = False
         self.times = Counter[str]()  # that each prompt was sent
         self.cache = Cache(options.cache_blocks, options.block_tokens) if options.cache_blocks else None
 
@@ -160,8 +160,11 @@ class Mock:
                 return not self._put(503, b'{"error": "the server is tired"}', writer)
             if self.options.fault == "drop" and self.requests % 10 == 0:
                 return False
+        self.in_flight += 1
+        self.is_loaded |= self.in_flight > 1
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: text/event-stream\r\n\r\n")
         await self._stream(asked, writer, sent_s)
+        self.in_flight -= 1
         writer.write(b"0\r\n\r\n")
         if self.options.log:
             print(json.dumps({"tokens": len(asked["prompt"]), "came_s": received_s, "sent_s": sent_s}), flush=True)
@@ -186,7 +189,7 @@ class Mock:
             return 400, b'{"error": "no log-probabilities"}'
         names, tokens = self._tokens(prompt[: self.options.reads or None], asked["max_tokens"])
         listed = [dict(zip(one, (-0.5, -0.6, -4, -5, -6), strict=True)) for one in names]
-        logprobs = [-0.52 if mode == "worse" and self.requests > self.options.after else -0.5] * len(tokens)
+        logprobs = [-0.52 if mode == "worse" and self.is_loaded else -0.5] * len(tokens)
         choice = {"text": "".join(tokens)}
         if "messages" in asked:
             tops = [[{"token": name, "logprob": value} for name, value in one.items()] for one in listed]
@@ -200,7 +203,7 @@ class Mock:
 
     def _tokens(self, prompt: object, count: int) -> tuple[list[list[str]], list[str]]:
         """Return the most likely tokens of each place, and those that are chosen."""
-        mode, chance, is_loaded = self.options.answers, random.Random(str(prompt)), self.requests > self.options.after
+        mode, chance, is_loaded = self.options.answers, random.Random(str(prompt)), self.is_loaded
         self.times[str(prompt)] += 1
         names = [[f"t{chance.randrange(10**6)} " for _ in range(5)] for _ in range(count)]
         tokens = [one[0] for one in names]
@@ -211,6 +214,7 @@ class Mock:
         return names, tokens
 
     def _get(self, path: str, writer: asyncio.StreamWriter) -> bool:
+        self.window_began |= path == "/metrics"
         name = "other" if self.options.fault == "other-model" else self.options.model
         text = {
             "/v1/models": json.dumps({"data": [{"id": name}]}),
@@ -234,9 +238,8 @@ class Mock:
         if options.streams == "padded":
             words[len(words) // 2 :] = [" "] * (len(words) - len(words) // 2)
         head = {"object": "text_completion", "model": model}
-        if options.fault == "stall" and self.requests > options.after:
-            await asyncio.sleep(3600)
-        if options.fault == "pause" and self.requests == options.after:
+        self.in_window += self.window_began
+        if options.fault == "pause" and self.in_window == options.after:
             time.sleep(options.pause_s)
         ids, cached, ttft_s = [], options.cached, options.ttft_s
         if self.cache:
@@ -304,8 +307,7 @@ def parser() -> argparse.ArgumentParser:
         ("boast", 0, "tokens that it never had, and states as cached"),
         ("reads", 0, "tokens of a prompt, or letters of a chat; 0: all"),
         ("first-s", 0.0, "when a first word is sent that is not computed"),
-        ("fault-number", 0, "its place in the list, in place of its name"),
-        ("after", 0, "requests before the fault, or before other answers"),
+        ("after", 0, "requests before the fault; before a pause, those of the window"),
         ("pause-s", 1.0, "with the fault 'pause': for how long nothing is sent"),
     ):
         add(f"--{name}", type=type(number), default=number, help=words)
@@ -321,8 +323,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 async def serve(options: argparse.Namespace) -> None:
-    if options.fault_number:
-        options.fault = FAULTS[options.fault_number]
     if options.fault == "exit":
         sys.exit("error: no such server")
     if options.fault == "slow-start":

@@ -80,38 +80,10 @@ def test_an_answer_is_part_of_the_next_prompt_as_it_came(tmp_path):
     assert {place.answer for place, *_ in unknown} == {""}
 
 
-def test_a_trace_that_has_been_played_starts_again_with_other_tokens():
-    conversations = trace_of("small", 1).conversations[:1]
-    first, again = (
-        [ids for place, ids, *_ in played(conversations, 30) if place.conversation == number and not place.turn]
-        for number in (1, 2)
-    )
-    assert first[0][0] != again[0][0]
-
-
 def test_idle_times_are_capped():
     every = {idle_s for *_, idle_s in played(trace_of("small", 1).conversations, 60)}
     assert max(every) > 0.1
     assert max(idle_s for *_, idle_s in played(trace_of("small", 1).conversations, 60, 0.1)) == 0.1
-
-
-def test_equal_hash_ids_are_equal_blocks_and_the_last_one_is_cut(tmp_path):
-    lines = [LINE, {**LINE, "input_length": 1030, "hash_ids": [1, 2, 3]}, {**LINE, "hash_ids": [4, 2]}]
-    one, other, third = (ids for _, ids, *_ in played(trace_of(write(tmp_path / "t", lines), 1).conversations, 3))
-    assert [len(ids) for ids in (one, other, third)] == [600, 1030, 600]
-    assert other[:600] == one
-    assert third[:512] != one[:512]
-    assert third[512:] == one[512:]
-
-
-@pytest.mark.parametrize(("scope", "is_same"), [("local", False), ("global", True)])
-def test_hash_ids_are_of_a_conversation_or_of_all(scope, is_same, tmp_path):
-    entries = [{**ENTRY, "hash_id_scope": scope}, {**ENTRY, "hash_id_scope": scope, "id": "b"}]
-    path = tmp_path / "all"
-    path.mkdir()
-    (path / "a.json").write_text(json.dumps(entries))  # a folder, with a list
-    one, other = (ids for _, ids, *_ in played(trace_of(str(path), 1).conversations, 2))
-    assert (one == other) is is_same
 
 
 @pytest.mark.parametrize(
@@ -151,13 +123,6 @@ def test_published_traces_of_whole_blocks_are_read(head, requests, inputs, tmp_p
     assert first[whole:] != last[whole : len(first)]  # the rest of a block has no hash id
 
 
-def test_requests_of_a_subagent_are_played_where_it_was_called(tmp_path):
-    inner = {"t": 3.0, "type": "subagent", "requests": [{**REQUEST, "t": 3.0, "hash_ids": [8, 9]}]}
-    entry = {**ENTRY, "requests": [{**REQUEST, "api_time": 1.0}, inner, {**REQUEST, "t": 9.0}]}
-    [found] = trace_of(write(tmp_path / "t", [entry]), 1).conversations
-    assert [(turn.ids, turn.idle_s) for turn in found.turns] == [((1, 2), 0.0), ((8, 9), 2.0), ((1, 2), 6.0)]
-
-
 def broken(entry, place="", **changes):
     """Return an entry with other values, or without those that are None, in the entry or in its request."""
     copied = copy.deepcopy(entry)
@@ -173,14 +138,12 @@ def broken(entry, place="", **changes):
 FED = {**HEAD, "hash_id_scope": "none", "requests": [{**REQUEST, "in": 20}]}
 BROKEN = [  # in each format: a missing value, one of another type, and one that is impossible
     (broken(LINE, input_length="1"), "'input_length' must be a number from 1 to 2^53, found '1'"),
-    (broken(LINE, input_length=1.5), "must be a whole number, found 1.5"),
     (broken(LINE, input_length=10**400), "'input_length' must be a number from 1 to 2^53, found 1000"),
     (broken(LINE, hash_ids=[1]), "600 tokens are 2 blocks of 512, but it has 1 hash_ids"),
     (broken(LINE, hash_ids=[1, "2"]), "'hash_ids' must be a list of whole numbers"),
     (broken(ENTRY, block_size=None), "'block_size' must be a number from 1 to 2^53, found None"),
     ({key: one for key, one in ENTRY.items() if key != "requests"}, "'requests' must be a list"),
     (broken(ENTRY, requests=[]), "'requests' has no request"),
-    (broken(ENTRY, requests=[1]), "'requests' must be a list of objects, found [1]"),
     (broken(ENTRY, hash_id_scope="mine"), "'hash_id_scope' must be one of local, global, none, found 'mine'"),
     *((broken(ENTRY, "request", **{name: None}), f"request 1: {name!r} must be") for name in ("t", "in", "out")),
     (broken(ENTRY, "request", t=-1), "request 1: 't' must be a number from 0 to 2^53, found -1"),
@@ -203,22 +166,6 @@ def test_a_broken_trace_is_one_sentence(entry, words, tmp_path, capsys):
     [told] = capsys.readouterr().err.splitlines()
     assert f"error: --trace {path}" in told
     assert words in told
-
-
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        (("--trace", "/nowhere"), "--trace /nowhere cannot be read"),
-        (("--trace", "/dev/null"), "has no conversation: give a file that is not empty, or small or large"),
-        (("--trace", "small", "--rate-per-s", "1"), "--trace and --rate-per-s exclude each other"),
-        (("--trace", "small", "--endpoint", "chat"), "--trace and --endpoint chat exclude each other"),
-        (("--trace", "small", "--idle-limit-s", "nan"), "idle_limit_s must be a finite number"),
-        (("--perplexity-reference", "9"), "--perplexity-reference has no perplexity to judge"),
-    ],
-)
-def test_options_that_do_not_go_with_a_trace_are_one_sentence(flags, words, capsys):
-    assert run.main(list(flags)) == 2
-    assert words in capsys.readouterr().err
 
 
 def test_a_trace_fits_the_context_which_of_a_users_model_may_be_longer(tmp_path):
@@ -263,18 +210,6 @@ def test_the_possible_hits_are_those_that_aiperf_counts():
     assert found["mean_lanes"] == pytest.approx(1)  # the idle second counts
     assert figures_of(window_of(every[:2], 2.5))["mean_lanes"] == pytest.approx(1)  # idle at the window's end
     assert figures_of(window_of([asked(0, 0, 1, None, 64)], 4.0)) == {}
-
-
-def test_an_answer_is_possible_but_for_its_last_token_and_a_cut_block_by_its_tokens():
-    places = [
-        Place(0, 0, 0.0, 0, [("1", 64), ("2", 10)], "a"),
-        Place(0, 1, 0.0, 2, [("a", 5), ("3", 7)]),
-        Place(1, 0, 0.0, 0, [("1", 64), ("2", 64)]),  # the same ids, the second one not cut
-        Place(2, 0, 0.0, 0, [("9", 64)]),
-    ]
-    every = [asked(at, at, at + 0.5, place, sum(count for _, count in place.new)) for at, place in enumerate(places)]
-    every[1].asked_input = 86
-    assert possible_hits(window_of(every, 4.0)) == {0: 0, 1: 64 + 10 + 4, 2: 64 + 10, 3: 0}
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -338,16 +273,12 @@ def test_an_endless_cache_has_what_is_possible_and_edits_are_found(against_mock,
     record |= {"energy": None, "energy_effective": None}
     assert set(contradictions(record)) == here
 
-    for name in ("cache_hit_percent", "mean_lanes", "ttft_p50_cached_from_90_s"):
-        edited = copy.deepcopy(record)
-        edited["metrics"][name] *= 1.01
-        assert any(f"metrics.{name} is" in one for one in request_problems(edited, tmp_path)), name
     other = {"trace": "mine/other", "idle_limit_s": 0.001}
     for options, find, words in (
         ({"trace": ""}, verified, "its load is not of conversations"),
-        (other, verified, "and one was for"),
+        (other, verified, "and in its load after 0.001 s at most"),
         (other, derived_otherwise, "gives 'conversations of other, SHA-256"),
-        ({"seed": 1}, verified, "than that turn of its load"),
+        ({"seed": 1}, verified, ", and its load "),
         ({"seed": 1}, derived_otherwise, "gives 'conversations of small"),
         ({"trace": "mine/other", "idle_limit_s": 9.0}, derived_otherwise, "variant[1] is stored as"),
     ):

@@ -9,10 +9,10 @@ import sys
 import pytest
 
 from benchmarks.common.options import ConfigError
+from benchmarks.common.spawn import free_ports
 from benchmarks.common.tests.started import read_derived
 from benchmarks.llm_inference import devices, run
 from benchmarks.llm_inference.devices import processes_of
-from benchmarks.llm_inference.servers import free_port
 from benchmarks.llm_inference.tests.conftest import MOCK
 from jpwr.backends.visible import HIP
 from jpwr.tests.conftest import nvml_folder as nvml_folder
@@ -61,9 +61,9 @@ def test_the_devices_of_a_running_server_are_its_own_or_refused(flags, used, the
     config = run.parse(["--url", "http://127.0.0.1:8000", "--device", "gpu", *flags])
     if isinstance(found, str):
         with pytest.raises(ConfigError, match=found):
-            devices.devices_of_running(config, free_port())
+            devices.devices_of_running(config, free_ports(1))
     else:
-        assert [one.device_id for one in devices.devices_of_running(config, free_port())] == found
+        assert [one.device_id for one in devices.devices_of_running(config, free_ports(1))] == found
 
 
 @pytest.mark.parametrize(("there", "shown"), [(4, ("4,5", "4,5")), (2, ("4,5,6,7", ""))])

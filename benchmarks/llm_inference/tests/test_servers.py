@@ -21,11 +21,11 @@ from benchmarks.llm_inference.address import Address
 from benchmarks.llm_inference.models import SHAPES, make_draft, make_folder, make_gguf
 from benchmarks.llm_inference.points import LONGEST, check_point
 from benchmarks.llm_inference.servers import SERVERS, Draft, Process, Start
+from benchmarks.llm_inference.tests.conftest import allow_a_busy_machine
 from caraml.errors import SiteError
 from caraml.plan.plan import plan
 from caraml.plan.systems import read_system
 from caraml.plan.workloads import workload
-from record import served_rules
 from record.findings import WRONG_ANSWERS
 from results.files.workloads import workloads
 from tests.conftest import REPOSITORY
@@ -88,8 +88,8 @@ def test_a_server_takes_itself_for_no_rank_of_srun(tmp_path, monkeypatch):
     for name in ("SLURM_JOB_ID", "PMI_RANK", "PMIX_RANK", "PATH_OF_MINE"):
         monkeypatch.setenv(name, "0")
     log = tmp_path / "log"
-    server = Process([sys.executable, "-c", "import os; print(*os.environ)"], {"MORE": "1"}, log)
-    until(lambda: log.read_text(), "the names of its variables")
+    server = Process([sys.executable, "-c", "import os; print(*os.environ, 'END')"], {"MORE": "1"}, log)
+    until(lambda: "END" in log.read_text(), "the names of its variables")
     server.stop()
     names = set(log.read_text().split())
     assert {"MORE", "PATH_OF_MINE", "PATH"} <= names
@@ -218,7 +218,7 @@ def test_lengths_of_a_tag_are_those_of_the_workflow():
 
 
 def test_llama_cpp_accepts_as_many_drafts_as_stated(tmp_path, monkeypatch):
-    monkeypatch.setattr(served_rules, "LEAST_IN_FLIGHT", 0.0)
+    allow_a_busy_machine(monkeypatch)
     found = run_of_llama_cpp(tmp_path, "--draft-tokens", "3", "--output-tokens", "64")
     facts, kinds = found["serving"]["speculation"], {one["kind"] for one in found["serving"]["findings"]}
     assert facts["accepted_tokens"] > facts["steps"] > 0
@@ -228,7 +228,7 @@ def test_llama_cpp_accepts_as_many_drafts_as_stated(tmp_path, monkeypatch):
 def run_of_llama_cpp(folder, *more):
     # In a process of its own: this one may have PyTorch's copy of the library.
     if subprocess.run([sys.executable, "-c", "import xllamacpp"], capture_output=True).returncode:
-        not_run("the library libgomp1")
+        not_run("the library libgomp1: apt-get install libgomp1")
     record = folder / "record.json"
     flags = "--concurrency 2 --input-tokens 32 --output-tokens 16 --min-s 1 --min-requests 30 --model-folder"
     assert run.main([*flags.split(), str(folder), "--record", str(record), *more]) == 0
@@ -237,7 +237,7 @@ def run_of_llama_cpp(folder, *more):
 
 @pytest.mark.parametrize("endpoint", ["completions", "chat"])
 def test_llama_cpp_serves_a_model_that_was_made(endpoint, tmp_path, monkeypatch):
-    monkeypatch.setattr(served_rules, "LEAST_IN_FLIGHT", 0.0)  # a busy machine leaves gaps between such short requests
+    allow_a_busy_machine(monkeypatch)
     found = run_of_llama_cpp(tmp_path, "--endpoint", endpoint)
     assert found["metrics"]["num_parameters"] == TINY.parameters
     assert found["metrics"]["server_tokens"] > 0

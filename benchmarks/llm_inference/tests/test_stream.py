@@ -117,16 +117,6 @@ def test_a_first_token_is_seen_or_listed(first, when, is_unseen):
     assert sum(counts) == counter.tokens
 
 
-@pytest.mark.parametrize("counted", [{"usage": {"completion_tokens": 1}}, {"timings": {"predicted_n": 1}}])
-@pytest.mark.parametrize("text", ["", " "])
-def test_a_count_alone_makes_no_first_token(counted, text):
-    counter = counting()
-    assert counter.new_tokens(event(choices=[{"text": text}], **counted)) == 0
-    assert counter.request.is_unseen
-    more = {name: dict.fromkeys(values, 3) for name, values in counted.items()}
-    assert counter.new_tokens(event(**more)) == 3
-
-
 def test_an_answer_of_spaces_alone_has_its_tokens_at_its_end():
     counter = counting()
     assert [counter.new_tokens(event(choices=[{"text": " "}])) for _ in range(3)] == [0, 0, 0]
@@ -147,13 +137,6 @@ def test_tokens_of_one_event_are_listed_or_counted_only(changes, unlisted):
     counter = counting()
     counter.new_tokens(event(**{"usage": {"completion_tokens": 3}, **changes}))
     assert counter.request.unlisted == unlisted
-
-
-@pytest.mark.parametrize(("part", "name"), [("usage", "completion_tokens"), ("timings", "predicted_n")])
-def test_a_count_that_falls_takes_no_token_back(part, name):
-    counter = counting()
-    assert [counter.new_tokens(event(**{part: {name: count}})) for count in (1, 4, 2, 4, 5)] == [1, 3, 0, 0, 1]
-    assert counter.tokens == 5
 
 
 @pytest.mark.parametrize(("part", "name"), [("usage", "completion_tokens"), ("timings", "predicted_n")])

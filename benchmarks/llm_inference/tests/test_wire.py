@@ -14,12 +14,10 @@ from multiprocessing import Pipe
 import pytest
 
 from benchmarks.common.options import ConfigError
-from benchmarks.llm_inference import run
 from benchmarks.llm_inference.address import Address, LoadError
 from benchmarks.llm_inference.client import Client, Load, Server
 from benchmarks.llm_inference.config import ServerOptions
 from benchmarks.llm_inference.prompts import template_tokens
-from benchmarks.llm_inference.stream import BadResponse, Exchange
 from benchmarks.llm_inference.tests.mock_server import Scripted
 from tests.needs import need
 from tests.waiting import PATIENCE_S
@@ -252,13 +250,6 @@ def test_a_key_is_sent_and_is_in_no_text(capsys):
     assert KEY not in repr(address)
 
 
-def test_a_key_of_a_variable_is_in_no_record(monkeypatch):
-    monkeypatch.setenv("MY_KEY", KEY)
-    config = run.parse(["--url", "https://gateway/x", "--api-key-variable", "MY_KEY"])
-    assert config.serve.address.key == KEY
-    assert KEY not in repr(config) + repr(run.describe(config))
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -292,15 +283,6 @@ def counting(*prompts: int):
 def test_the_server_counts_what_its_template_adds_and_other_prompts_are_refused(answers, found):
     with closing(Scripted(answers)) as server, nullcontext() if found == 37 else pytest.raises(LoadError, match=found):
         assert template_tokens(Address("127.0.0.1", server.port), "model", 38, PATIENCE_S) == found
-
-
-def test_events_of_one_read_come_together_and_cut_ones_wait():
-    exchange, sent = Exchange({"Host": "h"}, "/p", b"{}", True), chunked(word(), word(), word() + LAST)
-    at = sent.index(b"word", sent.index(b"word") + 4)
-    assert [len(exchange.feed(one)) for one in (sent[:at], sent[at:])] == [1, 3]
-    assert (exchange.is_done, exchange.keeps_open) == (True, True)
-    with pytest.raises(BadResponse, match="closed the connection within"):
-        Exchange({"Host": "h"}, "/p", b"{}", True).feed(b"")
 
 
 def test_without_httptools_the_command_says_what_to_install():

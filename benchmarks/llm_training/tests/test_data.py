@@ -9,7 +9,6 @@ import pytest
 from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.common.options import ConfigError
 from benchmarks.common.session import parse_options
-from benchmarks.llm_training import corpus as corpus_of_names
 from benchmarks.llm_training import prepare
 from benchmarks.llm_training.train import Gpt
 from tests.later import Later
@@ -74,16 +73,6 @@ def test_a_data_set_of_other_text_or_half_written_is_made_anew(prefix, corpus, t
     (tmp_path / "other.txt").write_text(" ".join(WORDS * 200))
     assert prepare.main(["--out", copy, "--files", str(tmp_path / "other.txt")]) == 0
     assert json.loads(Path(f"{copy}.json").read_text())["documents"] == 1
-
-
-def test_by_default_the_text_is_of_the_installed_python():
-    characters, is_known = 0, False
-    for text in corpus_of_names.installed_texts():
-        characters += len(text)
-        is_known = is_known or "Text processing" in text or "JSON" in text
-        if is_known and characters > 500_000:
-            return
-    pytest.fail(f"{characters} characters, known: {is_known}")
 
 
 @pytest.mark.parametrize(

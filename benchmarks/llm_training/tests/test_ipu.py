@@ -8,12 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.common.tests import forked
 from benchmarks.common.tests.started import read_derived
-from benchmarks.llm_training.config import Layout
-from benchmarks.llm_training.points import check_point
-from benchmarks.llm_training.sizes import SIZES
 from benchmarks.llm_training.train import main
 from tests.later import Later
 
@@ -94,10 +90,3 @@ def test_what_ipus_cannot_do_is_said(flags, message, monkeypatch, tmp_path, caps
 )
 def test_layers_are_spread_over_the_ipus_beside_the_embeddings(ipus, expected):
     assert ipu.ipus_of_layers(12, ipus) == expected
-
-
-def test_the_points_of_a_sweep_know_that_ipus_are_a_pipeline():
-    for batch in (15, 16):
-        check_point("117M", 4, batch, 1, pipeline_parallel_size=4)
-    assert BatchPlan(16, 1, Layout(4, 1, 4).data_parallel_size).grad_accum_steps == 16
-    assert SIZES["117M"].num_layers % 4 == 0

@@ -261,7 +261,7 @@ GPU_RUNS = (
 def gpu_runs(gpu_library):
     """What each of them holds, or why it holds nothing."""
     if torch.backends.cuda.is_built():  # the stand-in for a GPU registers itself in CUDA's place
-        not_run("the CPU build of PyTorch")
+        not_run("the CPU build of PyTorch: scripts/setup.sh llm installs it where no GPU is found")
     cases = [
         (rank, world_size, ["--size", size, "--precision", precision, *flags])
         for rank, world_size, size, precision, flags in GPU_RUNS

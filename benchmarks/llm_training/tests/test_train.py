@@ -12,6 +12,7 @@ from random import Random
 
 import pytest
 
+from benchmarks.common.spawn import free_ports
 from benchmarks.common.tests import forked
 from benchmarks.common.tests.started import derived, read_derived
 from benchmarks.llm_training import prepare
@@ -27,13 +28,15 @@ torch, cpu_stand_ins = Later("torch"), Later("benchmarks.llm_training.gpt.cpu_st
 REPOSITORY = Path(__file__).resolve().parents[3]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
 ALONE = [sys.executable, "-m", "benchmarks.llm_training"]
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
+# Not --standalone: its store answers within a minute, which a busy machine may not.
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--rdzv-backend", "static", "--master-addr", "127.0.0.1"]
 SHORT = ["--global-batch-size", "8", "--sequence-length", "64", "--warmup-steps", "1", "--measured-steps", "4"]
 LAYOUT = [*SHORT, "--learning-rate", "1e-3", "--micro-batch-size", "2"]
 
 
 def torchrun(ranks: int) -> list[str]:
-    return [*TORCHRUN, "--nproc-per-node", str(ranks), "-m", "benchmarks.llm_training"]
+    port = ["--master-port", str(free_ports(1))]
+    return [*TORCHRUN, *port, "--nproc-per-node", str(ranks), "-m", "benchmarks.llm_training"]
 
 
 def start(command: list[str], record: Path, *flags: str) -> subprocess.CompletedProcess[str]:

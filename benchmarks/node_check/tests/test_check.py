@@ -88,9 +88,6 @@ def test_the_record_has_every_figure_and_is_consistent(disturbed):
     ]
     [group] = {one["ranks"] for one in figures if one["name"] == "all_reduce_node"}
     assert group == 3
-    powers = [one["power_w"] for one in figures if one["name"] == "copy"]
-    assert powers == pytest.approx([100.0] * 3)
-    assert result["metrics"]["copy_gb_per_s_per_w"] > 0
     assert [one["rank"] for one in result["node_check"]["devices"]] == [0, 1, 2]
 
 

@@ -2,10 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import shutil
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -22,7 +19,6 @@ from benchmarks.resnet50.imagenet import find_tfrecords
 from benchmarks.resnet50.train import ResNet50
 from jpwr.regions import RegionTimer
 from tests.later import Later
-from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
 
@@ -202,17 +198,6 @@ def test_records_that_are_damaged_are_left_out_and_counted(tmp_path):
     assert damaged / read == pytest.approx(4 / 14, rel=0.2)
 
 
-def test_the_rest_of_a_file_that_is_cut_short_is_lost_and_no_other_files(tmp_path):
-    for index in range(2):
-        write_records(tmp_path / f"train-{index:05d}-of-00002", [(jpeg(), 10 * index + i) for i in range(1, 11)])
-    cut = tmp_path / "train-00000-of-00002"
-    cut.write_bytes(cut.read_bytes()[: cut.stat().st_size // 2])
-    batches = batches_of(config(data="imagenet", data_dir=str(tmp_path)), on_cpu(), 5)
-    labels = {int(label) for _ in range(9) for label in next(batches)[1]}
-    assert set(range(10, 20)) <= labels
-    assert 10 < len(labels) < 20
-
-
 def copied_ahead() -> Any:
     """A target as that of a process with one GPU, to which batches are copied in advance; here it is the CPU."""
     kind = type("Copied", (on_tensorflow.Target,), {"copied_to": "/CPU:0"})
@@ -282,58 +267,6 @@ def test_tensorflow_is_told_of_all_workers():
     assert two_nodes["cluster"]["worker"] == ["a:5000", "a:5001", "b:5002", "b:5003"]
     with pytest.raises(ConfigError, match="has 1 nodes"):
         on_tensorflow.tf_config(Launch(2, 4, 0, 2), {"CARAML_NODES": "a", "MASTER_PORT": "5000"})
-
-
-SAME_BATCH = """
-import tensorflow as tf
-from benchmarks.common.launch import read_launch
-from benchmarks.on_tensorflow.target import choose_target
-from benchmarks.resnet50 import data, model
-from benchmarks.resnet50.tests import test_model_and_data
-launch = read_launch()
-model.STAGES = test_model_and_data.few_stages.FEW_STAGES
-target = choose_target(test_model_and_data.config().compute, launch)
-assert not tf.config.experimental.tensor_float_32_execution_enabled()  # it is in fp32
-made = data.made_batch
-data.made_batch = lambda config, size, rank: made(config, size, 0)
-trained = test_model_and_data.three_steps(launch, target, in_parts=True)
-if launch.rank == 0:
-    print(*trained)
-"""
-
-
-def three_steps(launch: Launch, target: Any, in_parts: bool) -> tuple[float, float]:
-    """The squares of all weights and the loss after three steps of four pictures for each worker."""
-    rates = TrainingOptions(learning_rate=25.6 / launch.world_size, weight_decay=1e-2)
-    options = dataclasses.replace(config(), batch=BatchOptions(4 * launch.world_size), training=rates)
-    trainer = model.build_trainer(options, target, RegionTimer())
-    batches = batches_of(options, target, 4, launch.rank, launch.world_size)
-    for index in range(3):
-        if in_parts and index == 1:
-            trainer.in_parts(*next(batches))
-        else:
-            trainer.call(batches)
-    squares = sum(float((weight.numpy() ** 2).sum()) for weight in trainer.model.trainable_variables)
-    return squares, float(trainer.losses[-1])
-
-
-@pytest.mark.slow
-def test_two_workers_average_their_gradients_in_a_step_in_parts_too(tmp_path, monkeypatch):
-    # Both have the batch that one worker has: its weights must come out, as means over the global batch are the same.
-    monkeypatch.setattr("benchmarks.resnet50.model.STAGES", few_stages.FEW_STAGES)
-    alone = three_steps(Launch(), on_cpu(), in_parts=False)
-    assert three_steps(Launch(), on_cpu(), in_parts=True) == pytest.approx(alone, rel=1e-5)
-    (tmp_path / "same_batch.py").write_text(SAME_BATCH)
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.common.spawn", "--nproc-per-node", "2", "-m", "same_batch"],
-        env={**os.environ, "PYTHONPATH": f"{REPOSITORY}:{tmp_path}", "TF_CPP_MIN_LOG_LEVEL": "2"},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    together = tuple(map(float, done.stdout.splitlines()[-1].split()))
-    assert together == pytest.approx(alone, rel=1e-5)
 
 
 def test_several_steps_in_one_call_train_as_many_calls_do(monkeypatch):

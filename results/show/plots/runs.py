@@ -13,7 +13,8 @@ from record.model import Record
 from record.values import PER_DEVICE, rounded, value_at
 from results.history import Timed
 from results.join.nodes import TRACES
-from results.points.repeats import PointResults, point_of, variant_of
+from results.points.facts import choices_of, point_of
+from results.points.repeats import PointResults
 from results.show.plots.charts import Axis, lines
 from results.show.plots.style import COLOURS, Chart
 from results.verdicts.ranking import fastest
@@ -81,7 +82,7 @@ def over_days(series: Sequence[Sequence[Timed]]) -> Chart:
     rows = []
     for runs in series:
         first = runs[0].record
-        name = f"{first.system}, {point_of(first)}, {', '.join(variant_of(first))}"
+        name = f"{first.system}, {point_of(first)}, {', '.join(choices_of(first))}"
         for run in (run for run in runs if run.record.is_good):
             days = (run.time_s - min(run.time_s for runs in series for run in runs)) / 86400
             rows.append({"system": first.system, "name": name, "day": days, "speed": value_at(run.record, PER_DEVICE)})

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from record.findings import Advice, Finding, finding, without_numbers
 from record.values import grouped
 from results.find.records import Record
-from results.points.repeats import PointResults, point_of, variant_of
+from results.points.facts import choices_of, point_of
+from results.points.repeats import PointResults
 from results.verdicts.quality import deviations
 from results.verdicts.ranking import by_energy_kind, ranked_points
 
@@ -45,7 +46,7 @@ def deviations_once(results: Sequence[PointResults]) -> list[tuple[Advice, str]]
 
 def failures_once(records: Sequence[Record]) -> list[tuple[Advice, str]]:
     """Return the reasons of failed runs."""
-    return once((_place(one, variant_of(one)), failure(one)) for one in records if not one.is_good)
+    return once((_place(one, choices_of(one)), failure(one)) for one in records if not one.is_good)
 
 
 def failure(record: Record) -> Finding:

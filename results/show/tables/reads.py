@@ -11,8 +11,9 @@ from record.values import value_at
 from results.files.quantities import quantities
 from results.find.records import Record
 from results.join.reads import WAITING
+from results.points.facts import point_of
 from results.points.regions import WINDOWS, median_of_all
-from results.points.repeats import PointResults, point_of
+from results.points.repeats import PointResults
 from results.show.tables.cells import Cell, Table
 from results.show.tables.table import PLACE, place_of
 

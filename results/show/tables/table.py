@@ -8,7 +8,7 @@ from record.values import count, devices_text, grouped, sort_key, value_at
 from results.files.quantities import QUANTITIES, Quantity, Shown, quantities
 from results.files.workloads import batch_text
 from results.find.records import Record, RecordError
-from results.frames import OF_POINT, of_point, of_run, points_of_runs
+from results.frames import OF_POINT, of_point, of_runs
 from results.points.repeats import PointResults
 from results.show.tables.cells import Amount, Cell, Table
 
@@ -45,7 +45,8 @@ TRAINED_POINTS = (
     *("energy_to_loss_wh", "work_to_loss", "target_loss", "work_per_s_per_device", "tflop_per_s_per_device"),
     *("mfu_percent", "achievable_percent", "avg_power_w", "work_per_wh", "work_per_s_per_kw"),
     *("sampling_percent", "sensor_accuracy", "energy", "p95_over_median_percent", "peak_memory_gib", *POWER),
-    *("clock_mhz", "throttled_percent", "power_limited_percent", "unsettled", *REASONS[:-1]),
+    *("clock_mhz", "throttled_percent", "power_limited_percent", "clock_drift_percent", "temperature_drift_c"),
+    *REASONS[:-1],
 )
 # These follow from other columns, and are left out of points.
 OF_DEVICES = ("work_per_s_per_device", "total_per_s")
@@ -70,8 +71,8 @@ def are_served(records: Sequence[Record]) -> bool:
 def record_table(records: Sequence[Record], names: Sequence[str] = ()) -> Table:
     """Return a row per record, by default with the columns that fit the records."""
     names = names or (SERVED if are_served(records) else TRAINED)
-    points = points_of_runs(records)
-    rows = [[of_run(name, record, points.get(id(record))) for name in names] for record in records]
+    columns = of_runs(dict.fromkeys(names), records)
+    rows = [list(row) for row in zip(*(columns[name] for name in names), strict=True)]
     return Table(quantities(*names), rows, units=units_of(records))
 
 
@@ -94,7 +95,8 @@ def _of_point(name: str, point: PointResults) -> Cell:
     value: Cell = of_point(name, point)
     if name in OF_POINT or not isinstance(value, float):
         return value
-    return Amount(value, point.half_width(QUANTITIES[name].path))
+    estimate = point.estimate(QUANTITIES[name].path)
+    return Amount(value, estimate.interval.half if estimate and estimate.interval else None)
 
 
 def units_of(records: Iterable[Record]) -> list[str]:
