@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from benchmarks.common.options import ConfigError
 
@@ -107,7 +108,8 @@ SIZES = {
 }  # fmt: skip
 
 ATTENTION, MLP = ("linear_qkv", "linear_proj"), ("linear_fc1", "linear_fc2")
-ONE_NODE = {"llama3-70B": {"tensor_parallel_size": 4, "pipeline_parallel_size": 2}}  # of 8 devices: little is trained
+# Frozen weights have no optimizer state, so that 8 devices hold them.
+ONE_NODE: dict[str, dict[str, Any]] = {"llama3-70B": {"tensor_parallel_size": 4, "pipeline_parallel_size": 2}}
 SIZES |= {
     f"{size}-{kind}": replace(SIZES[size], adapted=adapted, **ONE_NODE.get(size, {}))
     for size in ("tiny-llama", "llama3-8B", "llama3-70B")

@@ -65,4 +65,5 @@ def adapt(model: GPTModel, names: tuple[str, ...]) -> None:
 
 
 def _with_adapter(linear: torch.nn.Module, inputs: tuple[Tensor], outputs: tuple[Tensor, Any]) -> tuple[Tensor, Any]:
-    return outputs[0] + linear.adapter(*inputs), outputs[1]
+    adapter: Any = linear.adapter
+    return outputs[0] + adapter(*inputs), outputs[1]
