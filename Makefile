@@ -1,6 +1,6 @@
 # Each target is one script or one command.
 SHELL := bash
-ALL_PARTS := llm resnet inference report frames tracking darshan dev docs
+ALL_PARTS := llm fno resnet inference report frames tracking darshan dev docs
 unexport PYTHONDONTWRITEBYTECODE # tests and demo start Python some thousand times: each would compile the suite
 export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/build/test-packages/bin:$(PATH)
 # Each core runs one test file after the other, so that a file's shared fixtures are made once.

@@ -98,9 +98,14 @@ def of_energy(unit: str, kind: str) -> tuple[Formula, ...]:
     """Return the formulas of an energy over the windows of a kind."""
     return (
         Formula(f"{unit}_per_wh", ratio, (f"{kind}_{unit}", "energy_wh")),
+        Formula("tflop_per_j", _tflop_per_j, (f"model_flops_per_{unit[:-1]}", f"{unit}_per_wh")),
         Formula("energy_wh_per_device", ratio, ("energy_wh", "num_devices")),
         Formula("avg_power_w", mean_power_w, ("energy_wh", "window_s")),
     )
+
+
+def _tflop_per_j(flops: Any, per_wh: Any) -> float | None:
+    return ratio(product(flops, per_wh, 1e-12), JOULES_PER_WH)
 
 
 def _with_recomputed(mfu: Any, recomputed: Any, flops: Any) -> float | None:

@@ -37,15 +37,16 @@ RUN = (
     *("devices", "nodes", "global_batch", "micro_batch", "tensor_parallel", "pipeline_parallel", "data_parallel"),
     *("work_unit", "work_per_s", "work_per_s_per_device", "effective_work_per_s", "measured_s", "step_median_s"),
     *("step_p95_s", "tflop_per_s_per_device", "mfu", "input_wait_percent", "io_percent", "comm_percent"),
-    *("peak_memory_bytes", "energy_wh", "energy_uncertainty_wh", "work_per_wh", "avg_power_w", "idle_power_w"),
-    *("p75_power_w", "p90_power_w", "p99_power_w", "power_level"),
+    *("peak_memory_bytes", "energy_wh", "energy_uncertainty_wh", "work_per_wh", "tflop_per_j", "avg_power_w"),
+    *("idle_power_w", "p75_power_w", "p90_power_w", "p99_power_w", "power_level"),
     *("energy_grade", "energy_scope", "created", "node", "git_commit", "job_id", "run_id", "path"),
 )
 # Columns that a frame of points always has.
 POINT = (
     *("system", "benchmark", "model", "precision", "data", "sample", "devices", "global_batch", "variant"),
     *("power_limit_w", "clock_limit_mhz", "status", "runs", "not_ranked", "energy_not_ranked", "energy", "work_unit"),
-    *("work_per_s", "work_per_s_per_device", "work_per_wh", "avg_power_w", "sampling_percent", "sensor_accuracy"),
+    *("work_per_s", "work_per_s_per_device", "work_per_wh", "tflop_per_j", "avg_power_w"),
+    *("sampling_percent", "sensor_accuracy"),
 )
 TYPES = {"text": "string", "count": "Int64", "number": "Float64", "answer": "boolean", "time": "datetime64[us, UTC]"}
 

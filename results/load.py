@@ -11,6 +11,7 @@ from record.findings import finding
 from record.model import changed
 from record.values import value_at
 from results.achievable import with_achievable
+from results.bandwidth import with_bandwidth
 from results.files.quantities import QUANTITIES, Quantity
 from results.find.records import Found, Record, RecordError, Skipped, find_records
 from results.join.meter import read_meter, with_meter
@@ -64,7 +65,7 @@ def load(
     for path in meters:
         records, without = with_meter(records, read_meter(path))
         notes += without
-    records = with_provisioned(records, costs, tags)
+    records = with_bandwidth(with_provisioned(records, costs, tags), tags)
     return Loaded(records, found.skipped, notes, [*sources, *sources_of(records)], tags)
 
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Make .venv with the packages of the given parts, and with those that read the power of this machine's accelerators, and
 # install JUBE if it is missing. Does nothing if all is in place.
-# Usage: setup.sh [PART ...]        (PART is an extra of pyproject.toml; default: llm resnet inference report)
+# Usage: setup.sh [PART ...]        (PART is an extra of pyproject.toml; default: llm fno resnet inference report)
 set -euo pipefail
 unset PYTHONPATH PYTHONHOME # pip would count a module's packages as those of .venv
 cd -- "$(dirname -- "$0")/.."
-(($#)) || set -- llm resnet inference report
+(($#)) || set -- llm fno resnet inference report
 venv=.venv
 stamp=$venv/installed
 log=$venv/pip.log # of all calls; only it has pip's warnings
@@ -138,7 +138,7 @@ install_parts() {
     if [[ -z $gpu ]] && command -v nvidia-smi >/dev/null; then
         say "nvidia-smi shows no GPU, so that nothing is installed for one: run this again on a machine with a GPU"
     fi
-    [[ " $* " == *" llm "* ]] && install_torch "$gpu"
+    [[ " $* " == *" llm "* || " $* " == *" fno "* ]] && install_torch "$gpu"
     say "installing the packages of $(IFS=,; echo "$*") ($venv then has 3 to 4 GB)"
     pip_install --editable ./jpwr --editable ".[$(IFS=,; echo "$*")]" || pip_failed "the packages could not be installed: see the message of pip above"
     sed -n '/^ERROR/,$p' "$log.last" >&2 # pip does not fail on conflicting packages

@@ -61,7 +61,7 @@ STATED = [
     (RULES, f"at most {percent(quality.MAX_IDLE_SHARE)} of the window's power"),
     (
         RULES,
-        f"at least {repeats.FEWEST_STEPS}; no trend or shift above {percent(repeats.TREND)}; "
+        f"at least {repeats.FEWEST_STEPS}; no shift above {percent(repeats.SHIFT)}; "
         f"outliers cost at most {percent(repeats.OUTLIER_COST)} of the time",
     ),
     (RULES, f"a window of {quality.MIN_WINDOW_S:g} s or more"),

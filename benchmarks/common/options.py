@@ -16,7 +16,8 @@ Options = TypeVar("Options")
 
 EXIT_BAD_OPTIONS = 2
 PROFILE_SUFFIX = ".profile"  # of a folder next to the record
-PRECISIONS = ("auto", "fp32", "bf16", "fp16", "fp8")
+NARROW = ("fp8", "mxfp8", "nvfp4")  # of the layers' products; bf16 elsewhere
+PRECISIONS = ("auto", "fp32", "bf16", "fp16", *NARROW)
 # Makes cuBLAS and cuDNN multiply in float32 instead of TF32, so that MFU refers to the peak in fp32.
 FULL_FP32 = {"NVIDIA_TF32_OVERRIDE": "0"}
 
@@ -104,7 +105,8 @@ class ComputeOptions:
     )
     precision: str = option(
         "auto",
-        "auto: fp32 on CPUs, bf16 on GPUs that have it, fp16 on others and IPUs; fp8: in the layers' products only",
+        "auto: fp32 on CPUs, bf16 on GPUs that have it, fp16 on others and IPUs; fp8, mxfp8 and "
+        "nvfp4: in the layers' products only",
         PRECISIONS,
     )
     threads: int | None = option(None, "CPU threads of each process; default: its share of the usable cores")
@@ -116,7 +118,7 @@ class ComputeOptions:
 
 def precision_on_gpu(asked: str, has_bf16: bool, name: str) -> str:
     """Return the precision for a GPU, auto being bf16 or fp16; raises ConfigError for one that it only emulates."""
-    if asked in ("bf16", "fp8") and not has_bf16:
+    if asked in ("bf16", *NARROW) and not has_bf16:
         raise ConfigError(f"--precision {asked} was asked for, but {name} has no bf16: use fp16 or fp32")
     return asked if asked != "auto" else "bf16" if has_bf16 else "fp16"
 
@@ -287,6 +289,25 @@ class TrainingOptions(Seeds):
 
     def __post_init__(self) -> None:
         positive(self, "learning_rate", "learning_rate_warmup_steps")
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageTrainingOptions(TrainingOptions):
+    """Training."""
+
+    learning_rate: float = option(0.1, "learning rate per 256 images of the global batch, after its warm-up")
+    momentum: float = option(0.9, "momentum of SGD")
+    weight_decay: float = option(5e-5, "weight decay, on kernels only")
+    label_smoothing: float = option(0.1, "share of the target that is distributed over all classes")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.label_smoothing < 1 or self.weight_decay < 0 or not 0 <= self.momentum < 1:
+            raise ConfigError("label_smoothing and momentum must be from 0 to below 1, weight_decay 0 or more")
+
+    def highest_rate(self, global_batch_size: int) -> float:
+        """Return the learning rate, in proportion to the global batch: Goyal et al. 2017 (arXiv:1706.02677)."""
+        return self.learning_rate * global_batch_size / 256
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchmarks.common import options
-from benchmarks.common.options import ConfigError, SampleConfig, data_option, option, positive
+from benchmarks.common.options import ConfigError, SampleConfig, data_option, option
+from benchmarks.on_pytorch import options as on_pytorch
 
 CHANNELS = 16  # quantities of the atmosphere
 # Pixels of each class in the training set: background, tropical cyclone, atmospheric river.
@@ -31,17 +32,10 @@ class ModelOptions:
 
 
 @dataclass(frozen=True)
-class BatchOptions(options.BatchOptions):
+class BatchOptions(on_pytorch.BatchOptions):
     """Batch."""
 
     global_batch_size: int = option(2, "samples per optimizer step, over all devices")
-    micro_batch_size: int | None = option(
-        None, "samples of a forward pass on a device; gradients of several passes are added; default: all of a device's"
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        positive(self, "micro_batch_size")
 
 
 @dataclass(frozen=True)

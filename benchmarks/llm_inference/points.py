@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from benchmarks.common.options import ConfigError
-from benchmarks.llm_inference.models import CONTEXT, SHAPES
+from benchmarks.llm_inference.models import CONTEXT, SHAPES, Shape
 from jpwr.messages import number_of
 
 BYTES_OF_WEIGHT = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
@@ -27,6 +27,26 @@ def check_point(model: str, num_devices: int, global_batch_size: int, **layout: 
         raise ConfigError(f"{num_devices} devices cannot share the {shape.kv_heads} key-value heads of {model}")
 
 
+def weights_bytes(shape: Shape, precision: str, tables: int = 2) -> int:
+    """Return the bytes of a model's weights with so many of its tables of the vocabulary: of its input, and its output.
+
+    Quantisation leaves out the tables.
+    """
+    each, table = BYTES_OF_WEIGHT[precision], shape.vocab * shape.hidden
+    return (shape.parameters - 2 * table) * each + tables * table * max(each, HALF_BYTES)
+
+
+def cache_token_bytes(shape: Shape) -> int:
+    """Return the bytes of the keys and values of a token."""
+    return shape.layers * 2 * shape.kv_heads * shape.head * HALF_BYTES
+
+
+def decode_bytes(model: str, precision: str) -> dict[str, int]:
+    """Return the bytes of weights that a step of decode reads, without the input's table, and of a token's cache."""
+    shape = SHAPES[model]
+    return {"step_weights_bytes": weights_bytes(shape, precision, 1), "token_cache_bytes": cache_token_bytes(shape)}
+
+
 def least_devices(value: Callable[[str], str], model: str, words: Collection[str]) -> int:
     """Return how many devices hold the weights of a model and the cache of a request, the least a server starts with.
 
@@ -35,14 +55,11 @@ def least_devices(value: Callable[[str], str], model: str, words: Collection[str
     usable_gb, per_node = USABLE * float(value("memory_gb_per_device")), int(value("devices_per_node"))
     if not usable_gb or value("vendor") not in ("nvidia", "amd") or OTHERS & {word.partition("=")[0] for word in words}:
         return 1
-    shape, weight_bytes = SHAPES[model], BYTES_OF_WEIGHT[value("default_precision")]
-    # Quantisation leaves out the tables of the vocabulary, at the input and at the output.
-    tables_bytes = 2 * shape.vocab * shape.hidden * max(0, HALF_BYTES - weight_bytes)
-    weights_bytes = shape.parameters * weight_bytes + tables_bytes
+    shape = SHAPES[model]
+    weights = weights_bytes(shape, value("default_precision"))
     asked = int(value("input_tokens")) + int(value("output_tokens"))
     tokens = max(asked, *(LONGEST.get(word, 0) for word in words), 0)
-    cache_bytes = tokens * shape.layers * 2 * shape.kv_heads * shape.head * HALF_BYTES
-    needed_gb = (weights_bytes + cache_bytes) / GB
+    needed_gb = (weights + tokens * cache_token_bytes(shape)) / GB
     fitting = [number for number in range(1, per_node + 1) if shape.kv_heads % number == 0]
     for number in fitting:
         if number * usable_gb >= needed_gb:

@@ -29,6 +29,7 @@ from benchmarks.llm_inference.load import first_requests, measure
 from benchmarks.llm_inference.metrics import as_json, by_the_server, client_metrics
 from benchmarks.llm_inference.models import PACKAGED
 from benchmarks.llm_inference.perplexity import asked_text
+from benchmarks.llm_inference.points import decode_bytes
 from benchmarks.llm_inference.servers import SERVERS
 from benchmarks.llm_inference.started import Started, next_to
 from jpwr.process.cgroup import quota_periods, throttled_percent
@@ -156,6 +157,7 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     server_tokens, speculation, undeclared = by_the_server(config, begin, end, window)
     record.metrics |= {
         "num_parameters": started.parameters,
+        **(decode_bytes(serve.model, config.precision) if started.parameters else {}),
         "server_start_s": started.ready_s,
         "cpu_throttled_percent": throttled_percent([(periods[0], periods[-1])]),
         "server_tokens": server_tokens,

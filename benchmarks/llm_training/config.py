@@ -99,6 +99,11 @@ class KernelOptions:
         "kernel of PyTorch's attention; auto: PyTorch's choice",
         ("auto", "flash", "cudnn", "efficient", "math"),
     )
+    fp8_recipe: str = option(
+        "tensorwise",
+        "scales of --precision fp8: of each tensor as it is, of each as it was before, or of each block",
+        ("tensorwise", "delayed", "blockwise"),
+    )
     cuda_graph: str = option(
         "off", "capture forward and backward pass of a step as one graph, and replay it", ("off", "on")
     )

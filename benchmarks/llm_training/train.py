@@ -45,6 +45,7 @@ class Gpt(Workload):
     unusual = {  # noqa: RUF012
         "parallel.recompute": {"selective": "selective recomputation", "full": "full recomputation"},
         "kernels.layers": {"transformer-engine": "TransformerEngine"},
+        "kernels.recipe": {"delayed": "delayed scales", "blockwise": "scales of blocks"},
         "kernels.compile": {"layers": "compiled layers"},
         "kernels.attention": {
             "cudnn": "cuDNN attention",

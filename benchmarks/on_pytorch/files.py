@@ -43,7 +43,7 @@ class Read(NamedTuple):
     sample: tuple[tuple[int, ...], Any]  # shape and type of numpy
     labels: tuple[tuple[int, ...], Any]
     read: Callable[[Path, Any, Any], int]  # fills a sample and its labels, returns bytes; raises OSError or Damaged
-    decode: Callable[[Any], None]  # a sample in place
+    decode: Callable[[Any], None]  # the sample that was read last, in place; raises Damaged
 
 
 class Samples(IterableDataset[tuple[torch.Tensor, torch.Tensor, Counts]]):
@@ -66,7 +66,7 @@ class Samples(IterableDataset[tuple[torch.Tensor, torch.Tensor, Counts]]):
                         np.empty((self._in_pass, *shape), kind)
                         for shape, kind in (self._read.sample, self._read.labels)
                     )
-                found = self._read_one(own[index], samples[made], labels[made])
+                found = self._read_one(own[index], samples[made], labels[made, ...])
                 counts += found
                 if found.damaged:
                     continue
@@ -81,10 +81,10 @@ class Samples(IterableDataset[tuple[torch.Tensor, torch.Tensor, Counts]]):
         begun_s = time.perf_counter()
         try:
             size_bytes = self._read.read(path, sample, labels)
+            read_s = time.perf_counter()
+            self._read.decode(sample)
         except (OSError, Damaged):
             return Counts(opens=1, damaged=1, reading_s=time.perf_counter() - begun_s)
-        read_s = time.perf_counter()
-        self._read.decode(sample)
         return Counts(1, size_bytes, 1, 0, read_s - begun_s, time.perf_counter() - read_s)
 
 
@@ -150,8 +150,13 @@ class MadePasses:
 
 
 def to_device(samples: torch.Tensor, labels: torch.Tensor, device: torch.device) -> Pass:
-    """Return samples with channels second in shape, in the device's order in memory, and labels as indices."""
+    """Return samples with channels second in shape, in the device's order in memory, and labels as indices.
+
+    Labels that are fields stay as they are, with their samples.
+    """
     samples, labels = (part.to(device, non_blocking=True) for part in (samples, labels))
+    if labels.is_floating_point():
+        return samples, labels
     return samples.movedim(-1, 1).contiguous(memory_format=memory_format(device)), labels.long()
 
 

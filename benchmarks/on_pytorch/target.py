@@ -14,13 +14,12 @@ import torch.distributed as dist
 
 from benchmarks.common import workload
 from benchmarks.common.launch import Launch, check_gpus, described_device, peak_memory_bytes
-from benchmarks.common.options import ComputeOptions, ConfigError, precision_on_gpu
+from benchmarks.common.options import NARROW, ComputeOptions, ConfigError, precision_on_gpu
 from benchmarks.common.record import Device
 from jpwr.regions import TorchEvent
 
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
-# fp8 is only used in products of layers.
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.bfloat16}
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, **dict.fromkeys(("bf16", *NARROW), torch.bfloat16)}
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,7 @@ def choose_target(options: ComputeOptions, launch: Launch) -> Target:
         has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
         precision = precision_on_gpu(precision, has_bf16, torch.cuda.get_device_name())
         return Target("gpu", torch.device("cuda", launch.local_rank), precision, launch)
-    if precision in ("fp16", "fp8"):
+    if precision in ("fp16", *NARROW):
         raise ConfigError(f"--precision {precision} was asked for, but only GPUs have it: use bf16 or fp32")
     torch.set_num_threads(options.threads or launch.own_cores)
     return Target("cpu", torch.device("cpu"), "fp32" if precision == "auto" else precision, launch)

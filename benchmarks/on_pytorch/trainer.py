@@ -36,8 +36,12 @@ class Trainer:
         passes: int,
         target: Target,
         regions: RegionTimer,
+        compiled: bool = False,
     ) -> None:
-        """`loss_of` returns the mean loss of a pass from outputs and labels; `learning_rate` takes a step, from 0."""
+        """`loss_of` returns the mean loss of a pass from outputs and labels; `learning_rate` takes a step, from 0.
+
+        The model is compiled with its sums of gradients, so that these overlap with the backward pass.
+        """
         self.optimizer, self._loss_of, self._learning_rate = optimizer, loss_of, learning_rate
         self.model, self.passes, self._target, self._regions = model, passes, target, regions
         self._losses: list[Tensor] = []  # of every step, on the device
@@ -49,6 +53,7 @@ class Trainer:
             devices = [target.device.index] if target.on_gpu else None
             self._replica = DistributedDataParallel(model, devices, **NO_BUFFERS, gradient_as_bucket_view=True)
             self._replica.register_comm_hook(None, lambda state, bucket: self._average(bucket))
+        self._forward: Any = torch.compile(self._replica) if compiled else self._replica
 
     def step(self, passes: Iterable[Pass]) -> None:
         """Make one optimizer step over this rank's part of a global batch; its loss is kept on the device."""
@@ -59,7 +64,7 @@ class Trainer:
             synchronizes = self._replica is self.model or is_last
             with nullcontext() if synchronizes else self._replica.no_sync():
                 with self._regions.region(FORWARD), self._in_precision():
-                    loss = self._loss_of(self._replica(samples), labels) / self.passes
+                    loss = self._loss_of(self._forward(samples), labels) / self.passes
                 with self._regions.region(BACKWARD):
                     self.scaler.scale(loss).backward()
                     self._mark_sums()

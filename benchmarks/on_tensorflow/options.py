@@ -20,10 +20,6 @@ class ComputeOptions(options.ComputeOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         positive(self, "steps_per_call")
-        if self.precision == "fp8":
-            raise ConfigError(
-                "--precision fp8 was asked for, but TensorFlow does not train in it: use bf16, fp16 or fp32"
-            )
 
 
 @dataclass(frozen=True)

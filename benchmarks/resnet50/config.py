@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchmarks.common import options
-from benchmarks.common.options import ConfigError, data_option, option, positive
+from benchmarks.common.options import ImageTrainingOptions, data_option, option, positive
 from benchmarks.on_tensorflow.options import TensorFlowConfig
 
 NUM_CLASSES = 1000
@@ -38,24 +38,9 @@ class DataOptions(options.DataOptions):
 
 
 @dataclass(frozen=True)
-class TrainingOptions(options.TrainingOptions):
-    """Training."""
-
-    learning_rate: float = option(0.1, "learning rate per 256 images of the global batch, after its warm-up")
-    momentum: float = option(0.9, "momentum of SGD")
-    weight_decay: float = option(5e-5, "weight decay, on kernels only")
-    label_smoothing: float = option(0.1, "share of the target that is distributed over all classes")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.label_smoothing < 1 or self.weight_decay < 0 or not 0 <= self.momentum < 1:
-            raise ConfigError("label_smoothing and momentum must be from 0 to below 1, weight_decay 0 or more")
-
-
-@dataclass(frozen=True)
 class Config(TensorFlowConfig):
     """All options of a run."""
 
     model: ModelOptions
     data: DataOptions
-    training: TrainingOptions
+    training: ImageTrainingOptions

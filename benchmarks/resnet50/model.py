@@ -9,9 +9,10 @@ import keras
 import tensorflow as tf
 from keras import layers
 
+from benchmarks.common.options import ImageTrainingOptions
 from benchmarks.on_tensorflow.target import Target
 from benchmarks.on_tensorflow.trainer import Trained, Trainer, in_precision, rising_rate
-from benchmarks.resnet50.config import EXPANSION, NUM_CLASSES, STAGES, Config, TrainingOptions
+from benchmarks.resnet50.config import EXPANSION, NUM_CLASSES, STAGES, Config
 from jpwr.regions import RegionTimer
 
 MOMENTUM, EPSILON = 0.9, 1e-5
@@ -145,7 +146,6 @@ def build_trainer(config: Config, target: Target, regions: RegionTimer) -> Train
     return Trainer(trained, target, regions, config.compute.steps_per_call)
 
 
-def learning_rate(options: TrainingOptions, global_batch_size: int) -> Any:
-    """Return the learning rate, in proportion to the global batch: Goyal et al. 2017 (arXiv:1706.02677)."""
-    highest = options.learning_rate * global_batch_size / 256
-    return rising_rate(highest, options.learning_rate_warmup_steps)
+def learning_rate(options: ImageTrainingOptions, global_batch_size: int) -> Any:
+    """Return the learning rate of a step."""
+    return rising_rate(options.highest_rate(global_batch_size), options.learning_rate_warmup_steps)

@@ -1,7 +1,11 @@
-"""Write TFRecords of ImageNet, or of generated images in its place, and verify each file by reading it."""
+"""Write TFRecords of ImageNet, or of generated images in its place, and verify each file by reading it.
+
+Generated images can also be files in a folder for each class, as ImageNet is distributed, which PyTorch reads.
+"""
 
 from __future__ import annotations
 
+import io
 import os
 import random
 import sys
@@ -32,6 +36,7 @@ class PrepareOptions:
         "", "ImageNet to convert: ILSVRC2012_img_train.tar, or a folder with a folder or tar file for each class"
     )
     split: str = option("train", "part of ImageNet", tuple(USUAL_FILES))
+    folders: bool = option(False, "write generated images as JPEGs in a folder for each class, without TensorFlow")
     images: int = option(256, "number of generated images, without --imagenet")
     classes: int = option(NUM_CLASSES, "number of classes of generated images")
     files: int | None = option(None, "number of files; default: 1024 or 128 of ImageNet, 4 of generated images")
@@ -42,6 +47,8 @@ class PrepareOptions:
         positive(self, "images", "classes", "files", "jobs")
         if not self.out:
             raise ConfigError("--out FOLDER is required: the folder for the TFRecords, such as data/fake-imagenet")
+        if self.folders and self.imagenet:
+            raise ConfigError("--folders is for generated images: PyTorch reads ImageNet's own folders")
         if self.classes > NUM_CLASSES:
             raise ConfigError(f"classes must be at most {NUM_CLASSES}, got {self.classes}")
 
@@ -60,12 +67,12 @@ class MadePicture(NamedTuple):
 
     def read(self) -> bytes:
         """Return the image as a JPEG."""
-        import tensorflow as tf
+        from PIL import Image
 
         height, width = PICTURE_SIZES[self.number % len(PICTURE_SIZES)]
-        values = draw(self.label, height, width, (self.seed, self.number))
-        encoded: bytes = tf.io.encode_jpeg(values, quality=QUALITY).numpy()
-        return encoded
+        values, encoded = draw(self.label, height, width, (self.seed, self.number)), io.BytesIO()
+        Image.fromarray(values).save(encoded, "JPEG", quality=QUALITY)
+        return encoded.getvalue()
 
 
 class Example(NamedTuple):
@@ -85,10 +92,15 @@ class Written(NamedTuple):
 
 def prepare(options: PrepareOptions) -> None:
     """Write the missing files; raises ConfigError if images or folder cannot be used."""
+    if options.folders:
+        write_folders(options)
+        return
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     folder = Path(options.out)
     count = options.files or (USUAL_FILES[options.split] if options.imagenet else 4)
-    plan = {key: value for key, value in asdict(options).items() if key not in ("out", "jobs")} | {"files": count}
+    plan = {key: value for key, value in asdict(options).items() if key not in ("out", "jobs", "folders")} | {
+        "files": count
+    }
     if options.imagenet:
         plan = {key: plan[key] for key in ("imagenet", "split", "files", "seed")}
     paths = [folder / f"{options.split}-{index:05d}-of-{count:05d}" for index in range(count)]
@@ -111,6 +123,31 @@ def prepare(options: PrepareOptions) -> None:
         print(f"{folder}: {len(written)} files with {sum(one.records for one in written)} images")
 
 
+def write_folders(options: PrepareOptions) -> None:
+    """Write the missing images, each in its own file in the folder of its class."""
+    folder, made = Path(options.out), made_pictures(options)
+    paths = [folder / f"n{picture.label:08d}" / f"made_{picture.number}.JPEG" for picture in made]
+    plan = {"images": options.images, "classes": options.classes, "seed": options.seed}
+
+    def tasks(missing: list[int]) -> list[Callable[[], int]]:
+        return [partial(write_picture, paths[index], made[index]) for index in missing]
+
+    if written := write_missing(folder / "made.json", plan, "n*", paths, tasks, options.jobs):
+        print(f"{folder}: {len(written)} images with {sum(written) / 1e6:.1f} MB")
+
+
+def write_picture(path: Path, picture: MadePicture) -> int:
+    """Write an image; return the bytes of the file."""
+    path.parent.mkdir(exist_ok=True)
+    with replaced(path) as part:
+        return part.write_bytes(picture.read())
+
+
+def made_pictures(options: PrepareOptions) -> list[MadePicture]:
+    """Return the generated images."""
+    return [MadePicture(number, options.classes, options.seed) for number in range(options.images)]
+
+
 def list_examples(options: PrepareOptions, folder: Path) -> list[Example]:
     """Return all images, in the order of the files to write."""
     if options.imagenet:
@@ -122,8 +159,7 @@ def list_examples(options: PrepareOptions, folder: Path) -> list[Example]:
         (folder / CLASSES).write_text(names, encoding="utf-8", errors="surrogateescape")
         examples = [Example(picture, labels[picture.class_name]) for picture in pictures]
     else:
-        made = [MadePicture(number, options.classes, options.seed) for number in range(options.images)]
-        examples = [Example(picture, picture.label) for picture in made]
+        examples = [Example(picture, picture.label) for picture in made_pictures(options)]
     random.Random(options.seed).shuffle(examples)
     return examples
 

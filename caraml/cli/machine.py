@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from caraml.cli.options import add_flag
+from caraml.cli.options import add_flag, say
 from caraml.errors import SiteError
 from caraml.machine.images import ENDINGS, FORMATS, definition, make_image, read_image
 from caraml.plan.plan import is_submitted
@@ -109,6 +109,8 @@ def plan(options: argparse.Namespace) -> int:
         from caraml.schedulers.submit import check_scheduler
 
         check_scheduler(found["submit"], read_site(options.system))
+    if found["note"]:
+        say(found["note"])
     if options.get and options.get not in found:
         raise SiteError(f"a plan has no key {options.get}: {near(options.get, found)}")
     end = "" if options.run_folder else "\n"  # JUBE takes all that is printed as the value, from any terminal

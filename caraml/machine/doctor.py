@@ -18,7 +18,7 @@ from caraml.machine.devices import BAD, GOOD, TOOLS, WARNING, Check, Device, can
 from caraml.machine.images import image_path, read_image
 from caraml.plan.site import Site, read_site
 from caraml.plan.systems import read_system
-from caraml.plan.workloads import refusal, workload_of
+from caraml.plan.workloads import reason_against, refusal, workload_of, workload_on
 from caraml.schedulers.kubernetes.cluster import check_access
 from caraml.schedulers.kubernetes.kubectl import Kubectl
 from caraml.schedulers.kubernetes.submit import SHARED, image_of
@@ -41,7 +41,8 @@ def examine(name: str, workload: str | None = None) -> list[Check]:
 
     Raises SiteError for an unknown system or workload, if it does not run there, and for a wrong site.yaml.
     """
-    block, used = read_system(name), [workload_of(workload)] if workload else []
+    block = read_system(name)
+    used = [workload_on(workload_of(workload), block)[0]] if workload else []
     if used and (why := refusal(used[0], block)):
         raise SiteError(f"{used[0].title} was asked for on {name}, but {why}")
     site = read_site(name)
@@ -242,7 +243,7 @@ def _sensor(method: str, seen: list[str], block: System, runtime: str, used: Use
 
 def images_of(block: System, used: Used = ()) -> list[str]:
     """Return the names of a system's images, one for each framework of the workloads."""
-    needed = {facts.framework for facts in used or workloads().values() if block.vendor not in facts.refused}
+    needed = {facts.framework for facts in used or workloads().values() if not reason_against(facts, block)}
     return list(dict.fromkeys(map(block.image_of, sorted(needed))))
 
 

@@ -15,8 +15,8 @@ from caraml.plan.limits import planned_limits
 from caraml.plan.points import sweep
 from caraml.plan.site import Site, read_site, wrong_path
 from caraml.plan.systems import read_system
-from caraml.plan.workloads import Workload, refusal, workload
-from results.files.systems import System
+from caraml.plan.workloads import Workload, refusal, workload_of, workload_on
+from results.files.systems import System, read_systems
 from results.files.workloads import of_model
 
 # Programs that start one process per device of a node.
@@ -129,14 +129,13 @@ def plan(
     repo = checkout()
     if wrong := wrong_path(repo, "the checkout") or (run and wrong_path(run, "the run's folder")):
         raise SiteError(wrong)
-    known = workload(benchmark)
-    facts = known.facts
     every = {*tags, *tag.tags_of_run(run)}
+    facts, note = workload_on(workload_of(benchmark), read_systems().get(system), every)
     tag.check_tags(repo / "jube", facts, every)
     block = read_system(system)
     if why := refusal(facts, block):
         raise SiteError(f"{facts.title} was asked for on {system}, but {why}")
-    site = read_site(system)
+    known, site = Workload(facts), read_site(system)
     if tag.FILL in every:
         check_fill(block, site)
     model = model or facts.default_model(block.values)
@@ -152,13 +151,14 @@ def plan(
     return {
         "repo": str(repo),
         "system": system,
-        "benchmark": benchmark,
+        "benchmark": facts.name,
+        "note": note,
         "tags": sorted(every),
         "submit": submit,
         "runtime": "none" if submit == "kubernetes" else runtime,  # a pod is a container already
         "image": block.image_of(server),
         "data_folder": site.data_folder,
-        "site_flags": site.flags_of(benchmark),
+        "site_flags": site.flags_of(facts.name),
         "common_flags": common_flags(every, known, block, site, model),
         "device": DEVICES[block.vendor],
         "precision": block.default_precision,

@@ -19,7 +19,7 @@ from results.find.folders import CONFIGURATION
 PRECISIONS = {*get_args(Precision)}
 APART, CONTAINER, JOB, ONCE, SHARED = "apart", "container", "job", "once", "shared"
 CAPS, CHECKPOINT, CLOCKS, FILL, GATE, IO, OBSERVE = "caps", "checkpoint", "clocks", "fill", "gate", "io", "observe"
-TO_LOSS = "to-loss"
+TO_LOSS, TORCH = "to-loss", "torch"
 # Tags that measure something else than one window of training, or share the node, exclude the tag fill.
 EXCLUDED = {
     FILL: {"effective", "cold", IO, CHECKPOINT, SHARED, TO_LOSS, GATE},
@@ -67,7 +67,8 @@ def tags_by_choice(folder: Path, facts: Facts) -> dict[str, set[str]]:
         expressions = list(_tagged(read_nodes(workflow)))
     except YamlError as error:
         raise SiteError(f"{workflow} cannot be read: {error}") from error
-    own = {tag for _, expression in expressions for tag in re.findall(r"[\w.-]+", expression)} - PRECISIONS
+    own = {tag for _, expression in expressions for tag in re.findall(r"[\w.-]+", expression)}
+    own -= PRECISIONS | {*facts.lacks.split()}
     choices = {"": own | COMMON | {*facts.tags.split()}, "system": {*read_systems()}, "variant": {*facts.variants}}
     choices["precision"] = {*facts.precisions.split()}
     for name, expression in expressions:

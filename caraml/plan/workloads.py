@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks.common.batch_plan import check_shares
 from caraml.errors import SiteError
+from caraml.plan.tags import TORCH
 from jpwr.messages import meant, near
 from results.files.systems import System
 from results.files.workloads import FOLDERS, Facts, workloads
@@ -73,11 +74,27 @@ def workload_of(name: str) -> Facts:
     return known[name]
 
 
+def workload_on(facts: Facts, block: System | None, tags: Collection[str] = ()) -> tuple[Facts, str]:
+    """Return the workload that runs where one is asked for, and why, if no tag chose it.
+
+    `block` is the system's, None for an unknown one.
+    """
+    reason = block.refused.get(facts.framework) if block else ""
+    if not facts.instead or not (reason or TORCH in tags):
+        return facts, ""
+    other = workload_of(facts.instead)
+    return other, f"{other.title} runs in place of {facts.title}: {reason}" if TORCH not in tags else ""
+
+
+def reason_against(facts: Facts, block: System) -> str:
+    """Return why a workload does not run on a system; empty if it runs."""
+    return facts.refused.get(block.vendor) or block.refused.get(facts.framework) or ""
+
+
 def refusal(facts: Facts, block: System) -> str:
     """Return why a workload does not run on a system, and what to do; empty if it runs."""
-    vendor = block.vendor
-    if vendor not in facts.refused:
+    if not (reason := reason_against(facts, block)):
         return ""
-    others = [f"jube/{other.workflow}.yaml" for other in workloads().values() if vendor not in other.refused]
-    instead = f", or run {' or '.join(others)} on this one" if others else ""
-    return f"it does not run on {block.accelerator}: {facts.refused[vendor]}; choose another system{instead}"
+    others = {f"jube/{other.workflow}.yaml" for other in workloads().values() if not reason_against(other, block)}
+    instead = f", or run {' or '.join(sorted(others))} on this one" if others else ""
+    return f"it does not run on {block.accelerator}: {reason}; choose another system{instead}"

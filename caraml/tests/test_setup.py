@@ -67,8 +67,8 @@ def machine(tmp_path):
 def test_a_machine_without_an_accelerator_gets_the_build_for_the_cpu_once_and_no_sensors_package(machine):
     done, asked = machine.setup(PYTHONPATH="/apps/module")  # whose packages are none of .venv's
     assert done.returncode == 0, done.stderr
-    assert [line.split()[-1] for line in asked] == [f"torch=={TORCH}+cpu", ".[llm,resnet,inference,report]"]
-    assert asked[-1].endswith(" --editable ./jpwr --editable .[llm,resnet,inference,report]")
+    assert [line.split()[-1] for line in asked] == [f"torch=={TORCH}+cpu", ".[llm,fno,resnet,inference,report]"]
+    assert asked[-1].endswith(" --editable ./jpwr --editable .[llm,fno,resnet,inference,report]")
     assert done.stderr == ""
     assert f"installing PyTorch {TORCH} for the CPU (about 190 MB)" in done.stdout
     assert machine.setup()[1] == []
@@ -116,5 +116,5 @@ def test_a_cpu_build_of_pytorch_makes_way_for_that_with_cuda_when_a_gpu_is_found
 def test_an_unknown_part_is_refused_before_anything_is_installed(machine):
     done, asked = machine.setup("report", "reprot")
     assert done.returncode == 1
-    assert done.stderr.startswith("setup: there is no part 'reprot': choose from llm resnet ")
+    assert done.stderr.startswith("setup: there is no part 'reprot': choose from llm fno resnet ")
     assert asked == []

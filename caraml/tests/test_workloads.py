@@ -11,7 +11,7 @@ from caraml.cli import main
 from caraml.errors import SiteError
 from caraml.plan.plan import plan
 from caraml.plan.systems import read_refused, read_system
-from caraml.plan.workloads import Workload
+from caraml.plan.workloads import Workload, reason_against
 from results.files import workloads
 from results.files.systems import read_systems
 from results.files.workloads import Facts, title_of
@@ -138,10 +138,34 @@ def test_a_parameter_is_the_systems_where_its_block_states_one():
     assert [facts.value("step", {}), facts.value("step", {}, "8"), facts.value("step", {"step": 7})] == ["2", "1", "7"]
 
 
+WITHOUT_TENSORFLOW = [name for name, block in read_systems().items() if "tensorflow" in block.refused]
+
+
+@pytest.mark.parametrize("system", WITHOUT_TENSORFLOW)
+def test_where_no_image_has_a_framework_the_workload_in_another_one_runs_and_is_named(system, capsys):
+    assert main(["plan", system, "resnet50"]) == 0
+    told = capsys.readouterr()
+    planned, reason = ast.literal_eval(told.out), read_system(system).refused["tensorflow"]
+    assert told.err == f"caraml: ResNet-50 training, PyTorch runs in place of ResNet-50 training: {reason}\n"
+    assert (planned["benchmark"], planned["process_starter"]) == ("resnet50_torch", "python3 -m torch.distributed.run")
+    assert planned["image"].startswith("pytorch-nvidia")
+    assert main(["plan", system, "cosmoflow"]) == 2
+    assert f"it does not run on {read_system(system).accelerator}: {reason}; choose" in capsys.readouterr().err
+
+
+def test_a_tag_chooses_the_framework_and_the_tags_of_the_other_are_refused():
+    planned = plan("CPU", "resnet50", tags=["torch", "inductor"])
+    assert (planned["benchmark"], planned["note"]) == ("resnet50_torch", "")
+    assert plan("CPU", "resnet50")["benchmark"] == "resnet50"
+    for tags, message in ((["torch", "v2"], "resnet50_torch has no tag 'v2'"), (["eager"], "has no tag 'eager'")):
+        with pytest.raises(SiteError, match=message):
+            plan("CPU", "resnet50", tags=tags)
+
+
 @pytest.mark.parametrize("name", read_systems())
 def test_every_workload_has_points_on_every_system_or_a_reason(name):
     for facts in workloads.workloads().values():
-        if read_system(name).vendor in facts.refused:
+        if reason_against(facts, read_system(name)) and not facts.instead:
             with pytest.raises(SiteError, match="does not run on"):
                 plan(name, facts.name)
         else:

@@ -39,7 +39,7 @@ def _files(folder: str) -> re.Pattern[str]:
 FILE, IN_ANY_FOLDER = _files(r"[A-Za-z0-9][\w.+-]*"), _files("[^/]+")
 FOLDER = re.compile(
     r"runs|\d+|\d+_benchmark|work|attempts|copies|(?:run|copy)_\d+|power|"
-    r"(?:cosmoflow|deepcam|inference|llm|node_check|resnet50)_run"
+    r"(?:cosmoflow|deepcam|fno|inference|llm|node_check|resnet50)_run"
 )
 LEFT_OUT = {"command", "io", "topology"}  # of records and traces
 OF_A_JOB = {"image_digest", "state", "exit_code", "consumed_energy_j", "consumed_energy_wh"}  # by a scheduler
@@ -53,8 +53,8 @@ VARIABLES = {
 # Options whose texts are choices of the suite.
 OPTIONS = {
     *("acceptance_of", "attention", "compile", "cuda_graph", "data", "device", "endpoint", "fp8", "layers", "layout"),
-    *("model", "optimizer", "overlap", "precision", "recompute", "sequence_parallel", "server", "size", "slo"),
-    *("system", "variant", "xla"),
+    *("model", "optimizer", "overlap", "precision", "recipe", "recompute", "sequence_parallel", "server", "size"),
+    *("slo", "system", "variant", "xla"),
 }
 # Keys of texts that are the suite's own, or name a product.
 KEPT = {

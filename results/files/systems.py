@@ -19,10 +19,11 @@ from results.files.typed_files import (
     filled,
     keys_of,
     like,
+    no_keys,
     read_mapping,
     value_as,
 )
-from results.files.workloads import Vendor, workloads
+from results.files.workloads import Framework, Vendor, workloads
 
 ROOT = Path(__file__).resolve().parents[2]
 SYSTEMS = Path("jube/include/systems.yaml")
@@ -34,7 +35,7 @@ ByModel = Annotated[str, like(BY_MODEL, "whole numbers, such as '8 16; 117M: 2 4
 Steps = Annotated[str, like(r" *\d+ *(; *[^;:]+: *\d+ *)*", "a whole number from 0 on, or such as '2; 117M: 1'")]
 Runtime = Literal["apptainer", "podman", "charliecloud", "none"]
 Submit = Literal["bash", "sbatch", "kubernetes"]
-Precision = Literal["fp32", "bf16", "fp16", "fp8"]
+Precision = Literal["fp32", "bf16", "fp16", "fp8", "mxfp8", "nvfp4"]
 Losses = Literal["", "upstream", "maker", "offline", "together"]
 SUBSYSTEMS = ("network", "storage", "cooling")  # of a machine, besides its nodes
 _ONE = "|".join(SUBSYSTEMS)
@@ -70,8 +71,11 @@ class System:
     peak_tflops_fp16: NotNegative = 0
     peak_tflops_bf16: NotNegative = 0
     peak_tflops_fp8: NotNegative = 0
+    peak_tflops_mxfp8: NotNegative = 0
+    peak_tflops_nvfp4: NotNegative = 0
     hardware_source: Text
     power_methods: Text
+    refused: Mapping[Framework, Text] = no_keys()
     image: Text = "$framework-$vendor-$cpu_arch"
     container_runtime: Runtime = "apptainer"
     submit: Submit = "sbatch"

@@ -15,6 +15,7 @@ FOLDERS = Path(__file__).resolve().parents[2] / "benchmarks"  # in a checkout, a
 FILE = "workload.yaml"
 ByName = Annotated[Mapping[str, NotNegative], {"minProperties": 1}]
 Parameter = Annotated[str, like("[^;]*(;[^;:]*:[^;]*)*", "a text with 'MODEL: VALUE' after each ';'")]
+Framework = Literal["pytorch", "tensorflow", "vllm"]
 Vendor = Literal["nvidia", "amd", "graphcore", "none"]  # of devices, as systems have them
 
 
@@ -34,7 +35,7 @@ class Facts:
     name: str  # name of the folder, and of the benchmark in records
     title: Text
     work_unit: Text
-    framework: Literal["pytorch", "tensorflow", "vllm"]
+    framework: Framework
     workflow: Annotated[Text, "jube/WORKFLOW.yaml"]
     precisions: str = "fp32"
     model: Annotated[str, "default of a sweep; $PARAMETER: the value of that parameter"] = ""
@@ -45,6 +46,8 @@ class Facts:
     parameters: Mapping[str, Parameter] = no_keys()
     tags: Annotated[str, "those of its workflow that caraml/plan/tags.py has, other than the common ones"] = ""
     variants: Annotated[Mapping[str, Text], "what a tag adds to the model's name"] = no_keys()
+    lacks: Annotated[str, "tags of its workflow that only another workload with the same workflow has"] = ""
+    instead: Annotated[str, "workload of its workflow for its tag, and where no image has this one's framework"] = ""
     refused: Annotated[Mapping[Vendor, Text], "reason by vendor on whose devices it does not run"] = no_keys()
     costed: Amount | None = None
     reported: Amount | None = None

@@ -110,7 +110,7 @@ class PointResults(NamedTuple):
             return []
         parts = [Part(max(sampling_error(record, energy) for record in self.good))]
         if with_accuracy:
-            sign = -1 if path.endswith(("_per_wh", "_per_kw")) else 1
+            sign = -1 if path.endswith(("_per_wh", "_per_j", "_per_kw")) else 1
             accuracy = max(accuracy_error(record, energy) for record in self.good)
             parts.append(Part(sign * accuracy, source=self.sensors(path)))
         return parts

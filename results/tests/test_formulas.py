@@ -42,6 +42,7 @@ DERIVED = {
     "goodput_requests_per_s": 5.0,
     "tokens_per_s_per_user": 50.0,
     "tokens_per_wh": 16000.0,
+    "tflop_per_j": 2 * 6.0 / 450.0,
     "energy_wh_per_device": 0.25,
     "avg_power_w": 450.0,
 }

@@ -10,7 +10,8 @@ from caraml.cli import main
 from record.demand import made_trace
 from record.derivation import derive
 from record.findings import finding
-from record.model import Record
+from record.model import Record, changed
+from results.bandwidth import with_bandwidth
 from results.collect import collect
 from results.find.records import RESULT_NAME, RecordError, find_records, read_checked, write_record
 from results.predict.predict import groups_of
@@ -39,6 +40,36 @@ def test_joules_per_token_are_the_windows_energy_by_its_tokens():
     share = record["energy"]["uncertainty_wh"] / record["energy"]["energy_wh"]
     half = record["energy"]["j_per_output_token_half_width"]
     assert half == pytest.approx(share * record["energy"]["j_per_output_token"])
+
+
+# Llama 2 7B in half precision at 14 ms per token: half of the 2 TB/s of an A100 (Databricks, LLM inference performance
+# engineering, 2023). The cache of its 1,024 bytes per token, as here, adds little.
+READ = {"step_weights_bytes": 14e9, "token_cache_bytes": 1024}
+
+
+def test_decode_uses_the_bandwidth_that_others_computed():
+    record = derive(Record.of(served("HGX-A100", concurrency=1, tpot_s=0.014)))
+    [found] = with_bandwidth([changed(record, metrics=changed(record.metrics, **READ))], {})
+    tokens_per_s = record.metrics.number("tokens_per_s")
+    read_per_s = 14e9 / 0.014 + tokens_per_s * 1024 * (300 + 50)
+    assert found.metrics.number("memory_bandwidth_percent") == pytest.approx(100 * read_per_s / 2039e9)
+    assert 49 < 100 * read_per_s / 2039e9 < 50
+
+
+@pytest.mark.parametrize(
+    ("system", "changes"),
+    [
+        ("elsewhere", {}),
+        ("HGX-A100", {"status": "failed"}),
+        ("HGX-A100", {"config": {"load": {"length_sigma": 0.5}}}),
+        ("HGX-A100", {"metrics": {"tpot_p50_s": 0.014}}),
+    ],
+)
+def test_bandwidth_that_nobody_can_compute_is_missing(system, changes):
+    record = served(system, tpot_s=0.014)
+    record = derive(Record.of(record | {"metrics": record["metrics"] | READ} | changes))
+    [found] = with_bandwidth([record], {})
+    assert "memory_bandwidth_percent" not in vars(found.metrics)
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,9 @@ def test_only_what_is_known_to_be_needed_stays(tmp_path, before, after):
     assert neutral(tmp_path / "result.json", found) == found
 
 
-@pytest.mark.parametrize("name", ["cosmoflow", "deepcam", "llm_inference", "llm_training", "resnet50"])
+@pytest.mark.parametrize(
+    "name", ["cosmoflow", "deepcam", "fno", "llm_inference", "llm_training", "resnet50", "resnet50_torch"]
+)
 def test_every_option_with_choices_stays(name):
     def with_choices(options):
         for field in dataclasses.fields(options):

@@ -28,7 +28,7 @@ FACTS = {
 OPTION = re.compile(r"\w+\.\w+")  # such as training.learning_rate
 # Bits of a number in matrix products: fewer than those of the fixed precision are refused. TF32 has 19 (NVIDIA A100
 # whitepaper).
-BITS = {"fp4": 4, "fp8": 8, "fp16": 16, "bf16": 16, "tf32": 19, "fp32": 32, "fp64": 64}
+BITS = {"fp4": 4, "nvfp4": 4, "fp8": 8, "mxfp8": 8, "fp16": 16, "bf16": 16, "tf32": 19, "fp32": 32, "fp64": 64}
 Fact = Annotated[str | float | bool, {"minLength": 1}]
 KINDS: dict[str, Any] = {
     "precision": Annotated[str, {"enum": list(BITS)}],

@@ -10,6 +10,7 @@ import os
 import re
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -127,6 +128,43 @@ def test_a_release_has_all_that_we_use(index, release):
     mine = uses_of_transformer_engine() if package == "transformer-engine" else uses()
     mine = [use for use in mine if use.name.partition(".")[0] == facts["module"] and not kit_of(use.name)]
     report(*compared(mine, sources, release))
+
+
+@pytest.mark.parametrize("release", [" ".join(one) for one in releases() if one[0] == "megatron-core"])
+def test_a_release_has_the_settings_of_narrow_products(index, release):
+    """Fields and their values, such as fp8_recipe: Optional[Literal['tensorwise', ...]]."""
+    file = download(*release.split(), CACHE) / "megatron" / "core" / "transformer" / "transformer_config.py"
+    fields = {
+        ast.unparse(node.target): ast.unparse(node.annotation)
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.AnnAssign)
+    }
+    for recipe in recipes().values():
+        for name, value in recipe.settings.items():
+            assert repr(value) in fields[name] or fields[name] == type(value).__name__
+
+
+@pytest.mark.parametrize("release", [" ".join(one) for one in releases() if one[0] == "transformer-engine"])
+def test_a_release_has_a_check_for_each_recipe_that_it_has(index, release):
+    package = FACTS["releases"]["transformer-engine"]["wheel"]
+    folder = download(package, release.split()[1], CACHE) / "transformer_engine"
+    classes, checks = (
+        {
+            node.name
+            for node in ast.walk(ast.parse((folder / file).read_text()))
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef))
+        }
+        for file in ("common/recipe/__init__.py", "pytorch/fp8.py")
+    )
+    found = {recipe.name for recipe in recipes().values()} & classes
+    assert "DelayedScaling" in found
+    assert {recipe.check for recipe in recipes().values() if recipe.name in found} <= checks
+
+
+def recipes() -> dict[str, Any]:
+    from benchmarks.llm_training.gpt.kernels import RECIPES
+
+    return RECIPES
 
 
 def uses_of_transformer_engine() -> list[Use]:

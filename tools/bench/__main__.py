@@ -9,7 +9,7 @@ from multiprocessing import get_context
 from tools.bench.harness import HEAD, ROW, run_bench
 
 BENCHES = {  # and the module of each
-    **dict.fromkeys(("gpt", "resnet", "cosmoflow", "deepcam"), "training"),
+    **dict.fromkeys(("gpt", "resnet", "resnet_torch", "cosmoflow", "deepcam", "fno"), "training"),
     **{name: name for name in ("client", "sampler", "reads")},
     **dict.fromkeys(("records", "nodes"), "results"),
 }

@@ -44,7 +44,7 @@ def rate(work: float, step: Callable[[], object], steps: int = 1) -> float:
 def from_files(table: Table, name: str, workload: str, flags: str, unit: str, data: str, files: str) -> None:
     """Compare training on files, which are generated, with training on data in memory."""
     with tempfile.TemporaryDirectory() as folder:
-        prepare = f"-m benchmarks.{workload}.prepare --out {folder} {files}"
+        prepare = f"-m benchmarks.{workload.removesuffix('_torch')}.prepare --out {folder} {files}"
         subprocess.run([sys.executable, *prepare.split()], check=True, stdout=subprocess.DEVNULL)
         pair = {"ours": partial(trained, workload, f"{flags} --data {data} --data-dir {folder}", unit)}
         pair["itself on data in memory"] = partial(trained, workload, flags, unit)
@@ -123,6 +123,35 @@ def resnet(table: Table, batch: int = 8) -> None:
     from_files(table, "ResNet-50", "resnet50", flags, "images", "fake-imagenet", "--images 256")
 
 
+def resnet_torch(table: Table, batch: int = 8) -> None:
+    """Compare ResNet-50 in PyTorch with the usual loop, and reading files with data in memory."""
+    import torch
+
+    from benchmarks.resnet50_torch.config import NUM_CLASSES
+    from benchmarks.resnet50_torch.model import import_torchvision
+
+    import_torchvision()
+    from torchvision.models import resnet50
+
+    model = resnet50().to(memory_format=torch.channels_last)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, 0.9, weight_decay=5e-5)
+    loss = torch.nn.CrossEntropyLoss(label_smoothing=0.1)
+    images, labels = torch.randn(batch, 3, 224, 224), torch.randint(NUM_CLASSES, (batch,))
+    images = images.contiguous(memory_format=torch.channels_last)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss(model(images), labels).backward()
+        optimizer.step()
+
+    flags = f"--image-size 224 --global-batch-size {batch}"
+    own = partial(trained, "resnet50_torch", flags, "images")
+    pair = {"ours": own, "plain PyTorch": partial(rate, batch, step, STEPS)}
+    table.compare("ResNet-50 in PyTorch", "images/s", ROUNDS, pair, least_ratio=0.95)
+    files = "--folders --images 256"
+    from_files(table, "ResNet-50 in PyTorch", "resnet50_torch", flags, "images", "fake-imagenet", files)
+
+
 def cosmoflow(table: Table, batch: int = 2, size: int = 128) -> None:
     """Compare CosmoFlow with Keras, and reading files with data in memory."""
     import keras
@@ -177,3 +206,31 @@ def deepcam(table: Table, batch: int = 2, size: str = "192x288") -> None:
     pair = {"ours": partial(trained, "deepcam", flags, "samples"), "plain PyTorch": partial(rate, batch, step, STEPS)}
     table.compare("DeepCAM", "samples/s", ROUNDS, pair, least_ratio=0.97)
     from_files(table, "DeepCAM", "deepcam", flags, "samples", "fake-deepcam", f"--size {size}")
+
+
+def fno(table: Table, batch: int = 20, size: str = "tiny") -> None:
+    """Compare FNO with the package's own model in PyTorch's usual loop."""
+    import torch
+    from neuralop.models.fno import FNO
+
+    from benchmarks.fno.config import LAYERS, SIZES
+    from benchmarks.fno.model import EXPANSION
+
+    grid, fields, modes, width = SIZES[size]
+    ratios = {"lifting_channel_ratio": EXPANSION, "projection_channel_ratio": EXPANSION}
+    options = {"n_layers": LAYERS, "use_channel_mlp": False, "positional_embedding": None, **ratios}
+    model = FNO(modes, fields, fields, width, **options)
+    optimizer = torch.optim.Adam(model.parameters(), 0.001)
+    before, after = torch.rand(batch, fields, *grid), torch.rand(batch, fields, *grid)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        errors = torch.linalg.vector_norm((model(before) - after).flatten(1), dim=1)
+        loss = (errors / torch.linalg.vector_norm(after.flatten(1), dim=1)).mean()
+        loss.backward()
+        optimizer.step()
+        loss.item()
+
+    flags = f"--size {size} --global-batch-size {batch}"
+    pair = {"ours": partial(trained, "fno", flags, "timesteps"), "plain PyTorch": partial(rate, batch, step, STEPS)}
+    table.compare("FNO", "timesteps/s", ROUNDS, pair, least_ratio=0.95)

@@ -91,6 +91,22 @@ def test_deepcam_has_the_parameters_and_flops_that_pytorch_counts(height, width)
     assert flops_of_sample("deepcam", model, f"{height} x {width} x 16").per_unit == pytest.approx(trained, rel=2e-4)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("size", [64, 224])
+def test_torchvisions_resnet_has_the_parameters_and_flops_that_pytorch_counts(size):
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from benchmarks.resnet50_torch.model import build_model
+
+    model, made = "ResNet-50 v1.5 torchvision", build_model(1).to("meta")
+    with FlopCounterMode(display=False) as counter:
+        made(torch.empty(2, 3, size, size, device="meta"))
+    assert sum(weight.numel() for weight in made.parameters()) == num_parameters("resnet50_torch", model)
+    known = flops_of_sample("resnet50_torch", model, f"{size} pixels").per_unit
+    assert known == 3 * counter.get_total_flops() / 2
+    assert known == flops_of_sample("resnet50", "ResNet-50 v1.5", f"{size} pixels").per_unit
+
+
 def counted_by_tensorflow(model, *shapes):
     """Return the parameters of a Keras model, and the FLOPs of its forward pass, with norms and additions."""
     from tensorflow.python.profiler.model_analyzer import profile

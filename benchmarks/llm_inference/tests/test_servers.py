@@ -19,7 +19,7 @@ from benchmarks.common.tests.started import read_derived
 from benchmarks.llm_inference import run
 from benchmarks.llm_inference.address import Address
 from benchmarks.llm_inference.models import SHAPES, make_draft, make_folder, make_gguf
-from benchmarks.llm_inference.points import LONGEST, check_point
+from benchmarks.llm_inference.points import LONGEST, check_point, decode_bytes
 from benchmarks.llm_inference.servers import SERVERS, Draft, Process, Start
 from benchmarks.llm_inference.tests.conftest import allow_a_busy_machine
 from caraml.errors import SiteError
@@ -199,6 +199,11 @@ def test_a_model_gets_the_devices_whose_memory_holds_it(system, model, words, de
     else:
         with pytest.raises(ConfigError, match=devices):
             known.least_devices(block, model, words)
+
+
+def test_a_token_of_llama_3_8b_takes_128_kib_of_cache_and_decode_reads_all_weights_but_a_table():
+    found = decode_bytes("8B", "bf16")
+    assert found == {"step_weights_bytes": 2 * (8_030_261_248 - 128_256 * 4096), "token_cache_bytes": 128 << 10}
 
 
 def test_a_model_is_planned_on_the_devices_that_hold_it(monkeypatch):

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from benchmarks.common import workload
 from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.common.launch import Launch, described_device
-from benchmarks.common.options import ConfigError
+from benchmarks.common.options import NARROW, ConfigError
 from benchmarks.common.record import Device, RunRecord
 from benchmarks.llm_training.config import ADAM_BETAS, Config, Layout
 from benchmarks.llm_training.data import describe_prefix, open_samples
@@ -54,7 +54,7 @@ def choose_target(config: Config, launch: Launch, layout: Layout) -> Target:
         asked = f"--size {config.model.size}" if config.model.shape.gated else "--context-parallel-size"
         raise ConfigError(f"{asked} was asked for, but --device ipu trains GPT-2's layers only, each sample on one IPU")
     precision = "fp16" if config.compute.precision == "auto" else config.compute.precision
-    if precision in ("bf16", "fp8"):
+    if precision in ("bf16", *NARROW):
         raise ConfigError(f"--precision {precision} was asked for, but IPUs do not have it: use fp16 or fp32")
     if config.parallel.recompute != "none":
         raise ConfigError(

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import logging
 import os
 import shutil
 import warnings
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from megatron.core.extensions.transformer_engine import HAVE_TE
 from megatron.core.tensor_parallel.layers import _grad_accum_fusion_available
+from megatron.core.utils import get_te_version
 from torch.nn.attention import SDPBackend
 
-from benchmarks.common.options import ConfigError
+from benchmarks.common.options import NARROW, ConfigError
 from benchmarks.llm_training.config import Config, Layout
 from benchmarks.llm_training.gpt import fp8
 from benchmarks.on_pytorch.target import Target
@@ -22,7 +25,37 @@ from benchmarks.on_pytorch.target import Target
 FP8_CAPABILITY = (9, 4) if torch.version.hip else (8, 9)  # of the first GPUs with fp8, of AMD or NVIDIA
 OWN_ENCODINGS = (9, 5)  # AMD's GPUs below have fp8 with encodings of their own, which fp8.py does not use
 FP8_BY_TORCH = "torch._scaled_mm, per tensor"
+TRANSFORMER_ENGINE = "transformer-engine"
 GRAPH_WARMUP_STEPS = 2  # one without capture, one to capture
+
+
+class Recipe(NamedTuple):
+    """Numbers and scales of narrow products by TransformerEngine."""
+
+    settings: dict[str, Any]  # of megatron-core
+    name: str  # of the class in transformer_engine.common.recipe
+    check: str  # function in transformer_engine.pytorch.fp8 that returns whether this GPU has it, and why not
+
+
+# Settings are those of Megatron-Bridge (training/mixed_precision.py), with weights in bf16 and no layer left out.
+RECIPES = {
+    "tensorwise": Recipe({"fp8": "hybrid", "fp8_recipe": "tensorwise"}, "Float8CurrentScaling", "check_fp8_support"),
+    "delayed": Recipe(
+        {
+            "fp8": "hybrid",
+            "fp8_recipe": "delayed",
+            "fp8_amax_history_len": 1024,
+            "fp8_amax_compute_algo": "max",
+        },
+        "DelayedScaling",
+        "check_fp8_support",
+    ),
+    "blockwise": Recipe(
+        {"fp8": "hybrid", "fp8_recipe": "blockwise"}, "Float8BlockScaling", "check_fp8_block_scaling_support"
+    ),
+    "mxfp8": Recipe({"fp8": "e4m3", "fp8_recipe": "mxfp8"}, "MXFP8BlockScaling", "check_mxfp8_support"),
+    "nvfp4": Recipe({"fp4": "e2m1", "fp4_recipe": "nvfp4"}, "NVFP4BlockScaling", "check_nvfp4_support"),
+}
 
 
 @dataclass(frozen=True)
@@ -34,7 +67,8 @@ class Kernels:
     attention: str
     cuda_graph: bool
     fused_gradients: bool  # the matrix product accumulates weight gradients
-    fp8: str = ""  # source of products in fp8: "torch._scaled_mm, per tensor", "transformer-engine", or empty
+    fp8: str = ""  # source of narrow products: "torch._scaled_mm, per tensor", "transformer-engine", or empty
+    recipe: str | None = None  # of TransformerEngine's narrow products, one of RECIPES
 
 
 PLAIN = Kernels("megatron", "off", "auto", cuda_graph=False, fused_gradients=False)
@@ -42,32 +76,63 @@ PLAIN = Kernels("megatron", "off", "auto", cuda_graph=False, fused_gradients=Fal
 
 def choose_kernels(config: Config, target: Target, layout: Layout) -> Kernels:
     """Return the kernels for this device; raises ConfigError if a requested one is unavailable."""
-    asked = config.kernels
-    layers = asked.layers
-    if layers == "auto":
-        layers = "transformer-engine" if HAVE_TE and target.on_gpu else "megatron"
-    elif layers == "transformer-engine" and not HAVE_TE:
-        raise ConfigError("--layers transformer-engine was asked for, but TransformerEngine is not installed")
-    if target.precision == "fp8":
-        _check_fp8(layers, config, layout, config.parallel.micro_batch_size or config.model.shape.micro_batch_size)
-    fp8_source = "" if target.precision != "fp8" else layers if layers == "transformer-engine" else FP8_BY_TORCH
+    asked, precision = config.kernels, target.precision
+    layers, source, recipe = _choose_layers(asked.layers, target), "", None
+    if asked.fp8_recipe != "tensorwise" and (precision, layers) != ("fp8", TRANSFORMER_ENGINE):
+        raise ConfigError(f"--fp8-recipe {asked.fp8_recipe} needs --precision fp8 and TransformerEngine's layers")
+    if precision in NARROW and layers == TRANSFORMER_ENGINE:
+        source, recipe = layers, asked.fp8_recipe if precision == "fp8" else precision
+        _check_recipe(precision, recipe)
+    elif precision == "fp8":
+        source = FP8_BY_TORCH
+        _check_fp8(config, layout, config.parallel.micro_batch_size or config.model.shape.micro_batch_size)
+    elif precision in NARROW:
+        raise ConfigError(f"--precision {precision} needs the layers of TransformerEngine: use bf16, or fp8")
     return Kernels(
         layers,
         _choose_compile(asked.compile, layers, target),
         _choose_attention(config, layers, target, layout),
         _choose_cuda_graph(config, target),
-        target.on_gpu and _grad_accum_fusion_available and fp8_source != FP8_BY_TORCH,
-        fp8_source,
+        target.on_gpu and _grad_accum_fusion_available and source != FP8_BY_TORCH,
+        source,
+        recipe,
     )
 
 
-def _check_fp8(layers: str, config: Config, layout: Layout, micro_batch_size: int) -> None:
+def _choose_layers(asked: str, target: Target) -> str:
+    if asked == "megatron" or (asked == "auto" and not target.on_gpu):
+        return "megatron"
+    if HAVE_TE:
+        return TRANSFORMER_ENGINE
+    if importlib.util.find_spec("transformer_engine") is None:
+        if asked == "auto":
+            return "megatron"
+        raise ConfigError("--layers transformer-engine was asked for, but TransformerEngine is not installed")
+    try:  # as megatron-core does, which goes on without it
+        importlib.import_module("transformer_engine.pytorch.fp8")
+        why = "it is too new or too old"
+    except Exception as error:  # a library that fails to load may raise anything
+        why = " ".join(str(error).split())
+    raise ConfigError(f"megatron-core cannot import the installed TransformerEngine ({why}): use --layers megatron")
+
+
+def _check_recipe(precision: str, recipe: str) -> None:
+    """Raise ConfigError unless the installed TransformerEngine has a recipe, and this GPU can run it."""
+    _, name, check = RECIPES[recipe]
+    if hasattr(importlib.import_module("transformer_engine.common.recipe"), name):
+        has_it, why = getattr(importlib.import_module("transformer_engine.pytorch.fp8"), check)()
+    else:
+        has_it, why = False, f"TransformerEngine {get_te_version()} has no {name}"
+    if not has_it:
+        asked = f"{precision} with --fp8-recipe {recipe}" if precision == "fp8" else precision
+        raise ConfigError(f"--precision {asked} was asked for, but {why.rstrip('.')}: use bf16, or another precision")
+
+
+def _check_fp8(config: Config, layout: Layout, micro_batch_size: int) -> None:
     if torch.cuda.get_device_capability() < FP8_CAPABILITY:
         raise ConfigError(
             f"--precision fp8 was asked for, but {torch.cuda.get_device_name()} has none: use bf16, or fp16"
         )
-    if layers == "transformer-engine":
-        return
     tokens = config.model.tokens_per_sample // layout.context_parallel_size * micro_batch_size
     has_own = bool(torch.version.hip) and torch.cuda.get_device_capability() < OWN_ENCODINGS
     for why, is_so in (
@@ -86,7 +151,7 @@ def _check_fp8(layers: str, config: Config, layout: Layout, micro_batch_size: in
 def _choose_compile(asked: str, layers: str, target: Target) -> str:
     if asked == "off":
         return asked
-    if asked == "layers" and layers == "transformer-engine":
+    if asked == "layers" and layers == TRANSFORMER_ENGINE:
         raise ConfigError(
             "--compile layers needs --layers megatron, as TransformerEngine's layers are compiled already"
         )
@@ -117,7 +182,7 @@ def _missing_compiler(target: Target) -> str:
 def _choose_attention(config: Config, layers: str, target: Target, layout: Layout) -> str:
     """Select the kernel of PyTorch's attention, and return its name; TransformerEngine has its own."""
     asked, shape = config.kernels.attention, config.model.shape
-    if layers == "transformer-engine":
+    if layers == TRANSFORMER_ENGINE:
         if asked != "auto":
             raise ConfigError("--attention needs --layers megatron, as TransformerEngine chooses its own: leave it out")
         return layers

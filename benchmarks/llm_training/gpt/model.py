@@ -29,7 +29,7 @@ from torch.nn.attention.bias import causal_lower_right
 
 from benchmarks.llm_training.config import INIT_STD, Layout
 from benchmarks.llm_training.gpt import fp8, lora
-from benchmarks.llm_training.gpt.kernels import FP8_BY_TORCH, PLAIN, Kernels
+from benchmarks.llm_training.gpt.kernels import FP8_BY_TORCH, PLAIN, RECIPES, Kernels
 from benchmarks.llm_training.sizes import ModelSize
 
 BALANCE = 0.01  # weight of the loss that balances experts: Fedus et al. 2021, arXiv:2101.03961, section 2.2
@@ -143,7 +143,7 @@ def transformer_config(
         bias_activation_fusion=fused,
         cross_entropy_loss_fusion=fused and dtype is torch.bfloat16,  # its gradients have this type only
         apply_rope_fusion=kernels.layers == "transformer-engine",
-        fp8="hybrid" if kernels.fp8 == "transformer-engine" else None,
+        **RECIPES[kernels.recipe].settings if kernels.recipe else {},
     )
 
 

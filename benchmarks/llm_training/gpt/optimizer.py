@@ -43,7 +43,7 @@ class MegatronOptimizer:
                 adam_beta2=ADAM_BETAS[1],
                 adam_eps=ADAM_EPS,
                 clip_grad=options.gradient_clip,
-                bf16=target.precision in ("bf16", "fp8"),
+                bf16=target.dtype is torch.bfloat16,
                 fp16=target.precision == "fp16",
                 initial_loss_scale=INITIAL_LOSS_SCALE,
                 params_dtype=target.dtype,

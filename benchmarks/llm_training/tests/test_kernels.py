@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -63,7 +64,7 @@ def test_a_gpu_is_recorded_with_the_ids_that_pytorch_has(properties, ids):
     [
         (7, "auto", "fp16"),
         (7, "bf16", None),
-        (7, "fp8", None),
+        (7, "nvfp4", None),
         (7, "fp32", "fp32"),
         (8, "auto", "bf16"),
         (8, "fp16", "fp16"),
@@ -199,15 +200,32 @@ def test_attention_is_chosen_for_the_models_own_heads(monkeypatch, size, query, 
 
 @pytest.fixture
 def with_transformer_engine(monkeypatch):
+    """As TransformerEngine 2.5.0 on a Hopper with CUDA 12.8."""
     monkeypatch.setattr("benchmarks.llm_training.gpt.kernels.HAVE_TE", True)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "GPU 1")
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
+    monkeypatch.setattr("benchmarks.llm_training.gpt.kernels.get_te_version", lambda: "2.5.0")
+    names = ("DelayedScaling", "Float8CurrentScaling", "Float8BlockScaling", "MXFP8BlockScaling")
+    monkeypatch.setitem(sys.modules, "transformer_engine.common.recipe", SimpleNamespace(**dict.fromkeys(names)))
+    checks = SimpleNamespace(
+        check_fp8_support=lambda: (True, ""),
+        check_fp8_block_scaling_support=lambda: (False, "FP8 block scaled GEMM requires Hopper and CUDA >= 12.9."),
+        check_mxfp8_support=lambda: (False, "Device compute capability 10.0 or higher required for MXFP8 execution."),
+    )
+    monkeypatch.setitem(sys.modules, "transformer_engine.pytorch.fp8", checks)
+    return checks
 
 
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"precision": "fp8"}, "fp8 was asked for, but GPU 1 has none"),
+        ({"precision": "nvfp4"}, "nvfp4 was asked for, but TransformerEngine 2.5.0 has no NVFP4BlockScaling: use bf16"),
+        ({"precision": "mxfp8"}, "mxfp8 was asked for, but Device compute capability 10.0 .* execution: use bf16"),
+        (
+            {"precision": "fp8", "fp8_recipe": "blockwise"},
+            "fp8 with --fp8-recipe blockwise was asked for, but FP8 block",
+        ),
+        ({"precision": "mxfp8", "layers": "megatron"}, "mxfp8 needs the layers of TransformerEngine: use bf16"),
+        ({"fp8_recipe": "delayed"}, "--fp8-recipe delayed needs --precision fp8"),
+        ({"cuda_graph": "on", "precision": "fp8"}, "fp8 changes its scales"),
         ({"compile": "layers"}, "--compile layers needs --layers megatron"),
         ({"attention": "flash"}, "--attention needs --layers megatron"),
         ({"cuda_graph": "on", "recompute": "full"}, "--cuda-graph on does not work with --recompute full"),
@@ -223,6 +241,39 @@ def test_choices_that_do_not_go_together_are_refused(asked, message, with_transf
 
 def test_a_gpu_takes_transformer_engines_layers_where_they_are(with_transformer_engine):
     assert choose().layers == "transformer-engine"
+    assert choose(layers="megatron").layers == "megatron"
+
+
+@pytest.mark.parametrize(
+    ("precision", "recipe", "settings"),
+    [
+        ("bf16", None, (None, None)),
+        ("fp8", "tensorwise", ("hybrid", None)),
+        ("fp8", "delayed", ("hybrid", None)),
+        ("mxfp8", "mxfp8", ("e4m3", None)),
+        ("nvfp4", "nvfp4", (None, "e2m1")),
+    ],
+)
+def test_megatron_core_gets_the_recipe_that_the_record_states(precision, recipe, settings, with_transformer_engine):
+    sys.modules["transformer_engine.common.recipe"].NVFP4BlockScaling = None
+    for name in ("mxfp8", "nvfp4"):
+        setattr(with_transformer_engine, f"check_{name}_support", lambda: (True, ""))
+    found = choose(precision, fp8_recipe=recipe if precision == "fp8" else "tensorwise")
+    assert (found.recipe, found.fp8) == (recipe, "transformer-engine" if recipe else "")
+    plain = replace(found, layers="megatron")  # what fuses rotary positions is not installed
+    config = model.transformer_config(SIZES["tiny"], Layout(1, 1, 1), torch.bfloat16, False, kernels=plain)
+    assert (config.fp8, config.fp4) == settings
+    assert config.bf16
+    assert recipe in (None, config.fp4_recipe if config.fp4 else config.fp8_recipe)
+
+
+def test_transformer_engine_that_cannot_be_imported_is_no_reason_to_train_without_it(monkeypatch, tmp_path):
+    package = tmp_path / "transformer_engine"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise OSError('libcudart.so.12: cannot open')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=r"the installed TransformerEngine \(libcudart.so.12: cannot open\): use"):
+        choose()
     assert choose(layers="megatron").layers == "megatron"
 
 

@@ -11,10 +11,17 @@ import numpy as np
 import pytest
 
 from benchmarks.common.launch import Launch
-from benchmarks.common.options import BatchOptions, ConfigError, RunOptions, TurnsOptions, WindowOptions
+from benchmarks.common.options import (
+    BatchOptions,
+    ConfigError,
+    ImageTrainingOptions,
+    RunOptions,
+    TurnsOptions,
+    WindowOptions,
+)
 from benchmarks.on_tensorflow.options import ComputeOptions
 from benchmarks.resnet50 import prepare
-from benchmarks.resnet50.config import Config, DataOptions, ModelOptions, TrainingOptions
+from benchmarks.resnet50.config import Config, DataOptions, ModelOptions
 from benchmarks.resnet50.imagenet import find_tfrecords
 from benchmarks.resnet50.train import ResNet50
 from jpwr.regions import RegionTimer
@@ -50,7 +57,7 @@ def config(**options) -> Config:
         ComputeOptions(),
         DataOptions(**options),
         TurnsOptions(),
-        TrainingOptions(),
+        ImageTrainingOptions(),
         WindowOptions(),
         RunOptions(),
     )
@@ -113,6 +120,7 @@ def test_a_rank_has_its_part_of_the_same_global_batch():
     [
         (["--out", "{tmp}/x", "--images", "3"], "3 images do not fill 4 files"),
         (["--out", "{tmp}/x", "--classes", "1001"], "classes must be at most 1000"),
+        (["--out", "{tmp}/x", "--folders", "--imagenet", "x.tar"], "PyTorch reads ImageNet's own folders"),
         (["--out", "{tmp}/x", "--imagenet", "{tmp}/file"], "cannot be read as images of ImageNet"),
         (["--out", "{tmp}/x", "--imagenet", "{tmp}/empty"], "has no images in classes"),
     ],
@@ -283,9 +291,9 @@ def test_several_steps_in_one_call_train_as_many_calls_do(monkeypatch):
 
 
 def test_the_learning_rate_rises_in_a_line_and_stays():
-    rate = model.learning_rate(TrainingOptions(learning_rate=0.1, learning_rate_warmup_steps=4), 512)
+    rate = model.learning_rate(ImageTrainingOptions(learning_rate=0.1, learning_rate_warmup_steps=4), 512)
     assert [float(rate(step)) for step in (0, 1, 3, 4, 100)] == pytest.approx([0.05, 0.1, 0.2, 0.2, 0.2])
-    assert model.learning_rate(TrainingOptions(learning_rate_warmup_steps=1), 256) == 0.1
+    assert model.learning_rate(ImageTrainingOptions(learning_rate_warmup_steps=1), 256) == 0.1
 
 
 @pytest.mark.parametrize(

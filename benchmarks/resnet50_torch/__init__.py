@@ -1,0 +1,1 @@
+"""Training of ResNet-50 with PyTorch."""
