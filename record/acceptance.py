@@ -56,11 +56,6 @@ def of_text(draft_tokens: int, length: float, model: str) -> str:
     return f", {label(draft_tokens, length)} by the user" if length else f", acceptance of {model}"
 
 
-def choice(draft_tokens: int, length: float, source: str) -> str:
-    """Return the choice that a record states, with the source of the acceptance length."""
-    return f"{label(draft_tokens, length)} ({source})"
-
-
 def length_of(steps: float | None, accepted_tokens: float | None) -> float | None:
     """Return the acceptance length that counters give; 1 without any step, None without counters."""
     if steps is None or accepted_tokens is None:

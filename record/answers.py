@@ -208,8 +208,6 @@ def judged(facts: Mapping[str, Any]) -> Iterator[Finding]:
             wrong = questions
         if wrong > (1 - LEAST_RIGHT) * questions:
             yield finding("load_wrong", wrong=wrong, questions=questions)
-        elif is_unknown:
-            yield finding("load_unjudged", agreement=facts["load_agreement"])
         if facts["unread"]:
             yield finding("prompt_unread", unread=facts["unread"], parts=facts["parts"])
     if facts.get("likelihood_high", 1.0) < LEAST_RIGHT:

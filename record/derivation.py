@@ -25,7 +25,8 @@ from record.derived import (
     sum_of_all,
     throughput,
 )
-from record.model import Channel, Energy, Figure, Fill, NodeCheck, Record, changed, with_known
+from record.model import Channel, Energy, Figure, Fill, NodeCheck, Record
+from record.part import changed, with_known
 from record.parts import longest_s, windows_of
 from record.values import grouped
 

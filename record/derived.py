@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from jpwr.energy.estimate import JOULES_PER_WH
 from jpwr.median import percentile
-from record.model import is_number
+from record.part import is_number
 
 PERCENTILES = (50, 90, 99)  # of the latencies of requests
 POWER_PERCENTILES = (75, 90, 99)

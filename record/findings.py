@@ -129,10 +129,6 @@ _WORDS = _Words()
 METER = "Measure at the node ('jpwr --methods ipmi' or 'cray') or in the supply line ('--meter FILE')"
 LEFT_OUT = Advice(0, "Records are left out.", "Ask for these results again, or repeat the runs", False)
 TIE = Advice(2, "The first place is a tie.", "Repeat the best points, with more runs of each")
-FAILED = Advice(
-    3, "Runs failed.", "Read job.err in the point's folder; 'caraml wait --retry-failed' repeats them", False
-)
-NO_MEMORY = Advice(5, "Points do not fit into memory.", "Use a smaller micro batch size or more devices", False)
 _BOUGHT = "Measure on as many devices as would be bought"
 SIZE = Advice(1, "The size that would be bought was not measured.", _BOUGHT)
 SIZE_OF_OTHERS = Advice(3, "Of systems that are not first, the size that would be bought was not measured.", _BOUGHT)
@@ -140,27 +136,15 @@ PLACES = Advice(4, "Energy is measured at different places.", f"{METER} on all s
 NEIGHBOURS = Advice(6, "Points differ from what their neighbours predict.", "Repeat these points")
 
 _RULE = Advice(4, "Energy breaks a rule, and is not ranked.", "Check its sensor, then repeat the run")
-_ESTIMATE = Advice(4, "Energy is estimated from load, not measured.", METER)
-_LEVEL = Advice(7, "The energy reaches no higher level of the power measurement methodology.", METER)
 _IDLE = Advice(7, "The idle power is unknown, or near that under load.", "Leave the devices idle before a job")
-_SHORT = Advice(5, "The measured window is too short.", "Measure longer")
 _UNSTEADY = Advice(6, "Step times are not steady.", "Measure more steps on an exclusive node")
 _CLOCKS = Advice(6, "Clocks may have been held back.", "Check cooling and power limit; repeat the run")
-_CODE = Advice(7, "The code is not one known version.", "Commit all changes, and repeat the runs")
 _SHARED = Advice(7, "Other jobs may have used the node.", "Request the node for this job alone")
 _LATE = Advice(6, "The client of a server was late.", "Give the client processors of its own; repeat the run")
-_WRONG = Advice(
-    1, "A server answers wrongly under load, and is not ranked.", "Try another version or fewer options; repeat the run"
-)
-_OWN_MARK = Advice(
-    3, "A pass mark is the run's or the site's own.", "Fix it in the requirements, as options of the workload", False
-)
-_TABLES = Advice(
-    5, "A figure of a run is not that of the tables.", "Check which one is right; results follow the tables", False
-)
+_OWN_MARK = Advice(3, "A pass mark is the run's or the site's own.", "Fix it in the requirements", False)
 
 
-def _unchecked(meaning: str, remedy: str) -> Advice:
+def _not_ranked(meaning: str, remedy: str) -> Advice:
     return Advice(1, f"{meaning}: the run is not ranked.", remedy)
 
 
@@ -168,10 +152,22 @@ def _undecided(remedy: str, is_measurement: bool = True) -> Advice:
     return Advice(1, "A requirement is undecided.", remedy, is_measurement)
 
 
+_WRONG = _not_ranked("A server answers wrongly under load", "Try another version or fewer options; repeat the run")
+_OTHER_WEIGHTS = _not_ranked(
+    "A server's weights are not those of the reference", "Check weights, quantisation, reference"
+)
+_STEPS = _not_ranked("A server's counters do not fit its tokens", "Use it for this job alone; check its version")
+_LEARNING = _not_ranked("A run does not learn as its reference", "Check data, precision, kernels, layout and optimizer")
 _AT_POINT = _undecided("Run this workload at this point")
-_FILL = _undecided("Run copies on the whole machine at once, with the tag 'fill'")
 _REPEAT = _undecided("Repeat the runs of this point")
-_MORE_DEVICES = _undecided("Run this workload on more devices")
+
+# Sentences of two kinds each.
+_LOSS = (
+    "the mean loss of steps {first} to {last} is {loss:.5g}, and the limit {limit:.5g}: {runs} reference runs have "
+    "{mean:.5g}"
+)
+_LIKELY = "a token of an answer is {likelihood:.1%} as likely under load as on the idle server, "
+_PERPLEXITY = "the perplexity of the text is {perplexity:.4g}, that of the reference {reference:.4g}: a token is "
 
 # A run with one of these is not ranked: it is wrong, a check that was asked for was not made, or it is of no whole and
 # sound device.
@@ -187,10 +183,19 @@ NOT_RANKED |= {"events_differ", "steps_differ", "speculation_undeclared"}
 KINDS: Mapping[str, Kind] = {
     "note": Kind("{text}", Advice(7, "A run has a remark.", "Read the remark; repeat the run if it matters")),
     # of a run that failed
-    "failed": Kind("{status}: {error}", FAILED),
-    "out_of_memory": Kind("out of memory: {error}", NO_MEMORY),
+    "failed": Kind(
+        "{status}: {error}",
+        Advice(3, "Runs failed.", "Read job.err of the point; 'caraml wait --retry-failed' repeats them", False),
+    ),
+    "out_of_memory": Kind(
+        "out of memory: {error}",
+        Advice(5, "Points do not fit into memory.", "Use a smaller micro batch size or more devices", False),
+    ),
     # of the runs of a point
-    "short_window": Kind("its window is {window_s:.2g} s, at least {least_s:g} s wanted", _SHORT),
+    "short_window": Kind(
+        "its window is {window_s:.2g} s, at least {least_s:g} s wanted",
+        Advice(5, "The measured window is too short.", "Measure longer"),
+    ),
     "few_runs": Kind(
         "{runs:number of run}, {wanted} wanted",
         Advice(5, "Repeats are too few for an interval.", "Run each point three times"),
@@ -205,57 +210,37 @@ KINDS: Mapping[str, Kind] = {
     "shift": Kind("shift: steps take {change:+.0%} after the first {first} of {steps}", _UNSTEADY),
     "outliers": Kind("outliers: {slow} of {steps} steps are slow and cost {cost:.0%} of the time", _UNSTEADY),
     "few_steps": Kind("{steps} steps are too few to check whether they are steady, {wanted} wanted", _UNSTEADY),
-    "learns_worse": Kind(
-        "the mean loss of steps {first} to {last} is {loss:.5g}: {runs} reference runs have {mean:.5g}, and a run that "
-        "learns as they do at most {limit:.5g}",
-        Advice(
-            1,
-            "A run learns worse than its reference, and is not ranked.",
-            "Check precision, kernels, layout and optimizer; repeat the run",
-        ),
-    ),
-    "learns_faster": Kind(
-        "the mean loss of steps {first} to {last} is {loss:.5g}: {runs} reference runs have {mean:.5g}, and a run on "
-        "the same data at least {limit:.5g}",
-        Advice(
-            1,
-            "A run's loss falls faster than its reference's, and it is not ranked.",
-            "Check that no data is read twice, and the optimizer; repeat the run",
-        ),
-    ),
+    "learns_worse": Kind(_LOSS, _LEARNING),
+    "learns_faster": Kind(_LOSS, _LEARNING),
     "learning_unknown": Kind(
         "the losses are not judged, as no reference fits: {why}",
-        _unchecked(
-            "A run's losses have no reference",
-            "Make one with 'caraml reference' from runs in fp32 or bf16, and name its file in site.yaml",
-        ),
+        _not_ranked("A run's losses have no reference", "Make one with 'caraml reference'; name it in site.yaml"),
     ),
     "learning_short": Kind(
         "the losses are not judged: {steps:number of step}, {wanted} of the reference",
-        _unchecked("A run is too short for its losses to be judged", "Measure more steps, as the tag 'gate' does"),
+        _not_ranked("A run is too short for its losses to be judged", "Measure more steps, as the tag 'gate' does"),
     ),
     "learning_by_site": Kind("the losses are judged by the site's own reference in {file}: {source}", _OWN_MARK),
     "own_mark": Kind("{what} is what the run itself states, {value}: a buyer fixes {option}", _OWN_MARK),
     "same_losses": Kind(
-        "{runs:number of run} with the losses of another one, to the last digit: the machine computes exactly the same "
-        "again, or they are copies",
+        "{runs:number of run} with the losses of another one, to the last digit: the same computation, or a copy",
         Advice(7, "Repeats have the same losses.", "Repeat runs with other seeds (--seed), which copies cannot have"),
     ),
     "one_seed": Kind(
         "{runs} runs to a loss have the seed {seed}: they are one training, repeated",
-        Advice(1, "Runs to a loss have one seed, and are not ranked.", "Repeat them with other seeds (--seed)"),
+        _not_ranked("Runs to a loss have one seed", "Repeat them with other seeds (--seed)"),
     ),
     "divided_device": Kind(
-        "{device} is a part of a device ({how}): neither its speed nor the energy of its board is that of a device",
-        Advice(1, "A run is of a part of a device, and is not ranked.", "Repeat the run on whole devices"),
+        "{device} is a part of a device ({how})",
+        _not_ranked("A run is of a part of a device", "Repeat the run on whole devices"),
     ),
     "no_ecc": Kind(
         "ECC is off on {device}: errors of its memory are not corrected",
-        Advice(1, "A device's memory is not protected: the run is not ranked.", "Switch ECC on; repeat the run"),
+        _not_ranked("A device's memory is not protected", "Switch ECC on; repeat the run"),
     ),
     "ended_by_scheduler": Kind(
         "the state of its job is {state}, and no run of that job failed",
-        Advice(1, "The scheduler ended the job of a good run, which is not ranked.", "Find out why; repeat the run"),
+        _not_ranked("The scheduler ended the job of a good run", "Find out why; repeat the run"),
     ),
     "to_loss": Kind(
         "trained to a loss: its window begins with the first step, and its speed is not ranked",
@@ -276,25 +261,17 @@ KINDS: Mapping[str, Kind] = {
     ),
     "quota": Kind("throttled: CPU quota held threads back for {percent:.0f} % of the window", _CLOCKS),
     "throttling_unknown": Kind("throttling of clocks is not known", _CLOCKS),
-    "code_unknown": Kind("the version of the code is not known", _CODE),
-    "code_changed": Kind("the code had local changes", _CODE),
-    "changes_unknown": Kind("whether the code had local changes is not known", _CODE),
-    "versions": Kind("its runs are of {versions} versions of the code", _CODE),
+    "code": Kind("{what}", Advice(7, "The code is not one known version.", "Commit all changes, and repeat the runs")),
     "shared": Kind("the node was shared with other jobs", _SHARED),
     "exclusive_unknown": Kind("exclusive use of the node is not known", _SHARED),
-    "peak_corrected": Kind(
-        "peak TFLOP/s per device: {recorded:.10g} recorded, {table:.10g} in the table of systems; MFU follows it",
-        _TABLES,
-    ),
-    "parameters_corrected": Kind("parameters: {recorded:.10g} recorded, {table:.10g} in workload.yaml", _TABLES),
-    "flops_corrected": Kind(
-        "FLOPs per unit of work: {recorded:.10g} recorded, {table:.10g} in workload.yaml; FLOP/s and MFU follow it",
-        _TABLES,
+    "corrected": Kind(
+        "{figure}: {recorded:.10g} recorded, {table:.10g} in the tables",
+        Advice(5, "A figure of a run is not that of the tables.", "Check which one is right", False),
     ),
     # of the energy
     "energy_rule": Kind("energy, {reasons}", _RULE),
     "idle": Kind("energy, {reasons}", _IDLE),
-    "estimate": Kind("energy is an estimate", _ESTIMATE),
+    "estimate": Kind("energy is an estimate", Advice(4, "Energy is estimated from load, not measured.", METER)),
     "accuracy": Kind(
         "energy, accuracy of the sensor: {accuracy}",
         Advice(6, "The accuracy of the sensor is not the vendor's figure.", f"Ask the vendor. {METER}"),
@@ -319,45 +296,21 @@ KINDS: Mapping[str, Kind] = {
     ),
     "interval": Kind("±{value:.1%} of the energy, at most {limit:.1%} wanted", _RULE, "interval"),
     "all_nodes": Kind("{measured} of {nodes} nodes", _RULE, "all nodes"),
-    "all_devices": Kind("{measured} of {devices} devices", _RULE, "all devices"),
-    "too_many_devices": Kind("the energy of {measured} devices is counted, {devices} trained", _RULE, "all devices"),
-    "other_devices": Kind("{known}", _RULE, "all devices"),
-    "whole_node": Kind("the sensors are of scope {scope}, which contains them", _RULE, "all devices"),
-    "mixed_scopes": Kind("the sensors have different scopes: {scopes}", _RULE, "all devices"),
-    "memory_alone": Kind("the energy is of memory alone", _RULE, "all devices"),
-    "processors_trained": Kind("the processors trained", _RULE, "all devices"),
-    "accelerators_trained": Kind("accelerators trained, and the energy is of processors alone", _RULE, "all devices"),
-    "trained_unknown": Kind("whether the processors or accelerators trained is not known", _RULE, "all devices"),
+    "all_devices": Kind("{known}", _RULE, "all devices"),
     "busier_elsewhere": Kind(
         "{own_w:.0f} W from the first to the last window, and {most_w:.0f} W over another time of the same length",
         _RULE,
         "window of the work",
     ),
     "idle_power": Kind("{idle_w:.1f} W", _IDLE, "idle power"),
-    "idle_unknown": Kind("not known", _IDLE, "idle power"),
     "idle_high": Kind(
-        "{idle_w:.1f} W, compared with {power_w:.1f} W in the window: little of it is for the work, or the devices "
-        "were busy before",
+        "{idle_w:.1f} W, compared with {power_w:.1f} W in the window: the devices may have been busy before",
         _IDLE,
         "idle power",
     ),
     # what an energy lacks for a level of the power measurement methodology
-    "level_boards": Kind("the power of the node or the supply: the energy is of scope {scope}", _LEVEL),
-    "level_counter": Kind("an energy that the meter integrates itself", _LEVEL),
-    "level_rate": Kind("a reading each second: there are {rate:.2f} a second", _LEVEL),
-    "level_gap": Kind("a reading each second: there is none for {gap_s:.1f} s", _LEVEL),
-    "level_core": Kind("a window of {least_s:.0f} s: it has {window_s:g} s", _LEVEL),
-    "level_run": Kind("the energy of the whole run, and ten means of power in the window", _LEVEL),
-    "level_idle": Kind("the idle power", _LEVEL),
-    "level_part": Kind("a larger part of the machine: {measured} of {nodes} nodes, {power_w:.0f} W", _LEVEL),
-    "level_subsystems": Kind("{lacking} {how} (meter_covers, meter_estimates of the system's block)", _LEVEL),
-    "level_losses": Kind(
-        "conversion losses: {losses}, {wanted} wanted (meter_losses of the system's block)",
-        _LEVEL,
-    ),
-    "level_accuracy": Kind("a meter within {most:.0%}: this one is within {accuracy:.1%}", _LEVEL),
-    "level_accuracy_unknown": Kind(
-        "a meter within {most:.0%}: its accuracy is not stated (meter_accuracy_percent of the system's block)", _LEVEL
+    "level": Kind(
+        "{lacks}", Advice(7, "The energy reaches no higher level of the power measurement methodology.", METER)
     ),
     # of a server
     "lock_step": Kind(
@@ -378,7 +331,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "cache_impossible": Kind(
         "{cached:.0f} prompt tokens came from a cache, but the prompts before them allow {possible:.0f} at most",
-        Advice(1, "A server's cache has more than was sent.", "Clear its cache; let nobody else ask; repeat the run"),
+        _not_ranked("A server's cache has more than was sent", "Clear its cache; let nobody else ask; repeat the run"),
     ),
     "retried": Kind(
         "{requests:number of request} had to be sent twice: the server closed a kept connection before an answer",
@@ -389,29 +342,19 @@ KINDS: Mapping[str, Kind] = {
         Advice(6, "A server stalled.", "Check its log; repeat the run"),
     ),
     "unseen_first": Kind(
-        "{requests:number of request} began with tokens that no reader sees: TTFT is to the first text, or to tokens "
-        "that the server lists",
+        "{requests:number of request} began with tokens that have no text: TTFT is to the first text or listed token",
         Advice(6, "A server's first tokens are unseen.", "Let the server list token ids, or check what it sends first"),
     ),
     "p99_unbounded": Kind(
         "{requests} requests do not bound the 99th percentiles from above",
-        Advice(
-            5, "A server's requests are too few for an interval of the 99th percentiles.", "Measure a longer window"
-        ),
+        Advice(5, "Requests are too few for an interval of the 99th percentiles.", "Measure a longer window"),
     ),
     "few_in_flight": Kind("the client was late: {in_flight:.2f} requests were in flight, {wanted} wanted", _LATE),
-    "late_client": Kind(
-        "the client was late by up to {median_ms:.2f} ms (median) and {p99_ms:.2f} ms (99th percentile), of a TPOT of "
-        "{tpot_ms:.2f} ms and a TTFT of {ttft_ms:.2f} ms",
-        _LATE,
-    ),
     "client_share": Kind(
         "the client was late by up to {longest_ms:.1f} ms, which may change {percentile} by {share:.0%}", _LATE
     ),
     "late_start": Kind(
-        "the client started its streams {late_s:.3f} s later than planned in the mean, and a request takes "
-        "{request_s:.3f} s: they may run in lock-step",
-        _LATE,
+        "the client started its streams {late_s:.3f} s late in the mean, of {request_s:.3f} s for a request", _LATE
     ),
     "miscounted": Kind(
         "the client counted {client} tokens in the window, and the server {server:.0f}",
@@ -424,18 +367,10 @@ KINDS: Mapping[str, Kind] = {
     ),
     "answers_vary": Kind(
         "{wrong} of {questions} answers differ in repeats of the idle server by a token that rounding does not explain",
-        Advice(1, "An idle server answers one question differently.", "Let it obey temperature 0; repeat the run"),
+        _not_ranked("An idle server answers one question differently", "Let it obey temperature 0; repeat the run"),
     ),
-    "answers_unlikely": Kind(
-        "a token of an answer is {likelihood:.1%} as likely under load as on the idle server, at least {least:.0%} "
-        "wanted",
-        _WRONG,
-    ),
-    "answers_likelier": Kind(
-        "a token of an answer is {likelihood:.1%} as likely under load as on the idle server, at most {most:.0%} "
-        "wanted",
-        _WRONG,
-    ),
+    "answers_unlikely": Kind(_LIKELY + "at least {least:.0%} wanted", _WRONG),
+    "answers_likelier": Kind(_LIKELY + "at most {most:.0%} wanted", _WRONG),
     "answers_unlike": Kind(
         "{agreement:.0%} of the tokens of answers under load are equal up to the first difference, and "
         "{repeat_agreement:.0%} in repeats of the idle server; at least {least:g} of that is wanted",
@@ -443,99 +378,63 @@ KINDS: Mapping[str, Kind] = {
     ),
     "answers_below": Kind(
         "{right} of {expected} questions are answered as expected, at least {least:.1%} wanted",
-        Advice(1, "A server's answers are not those expected.", "Check its weights and quantisation; repeat the run"),
+        _not_ranked("A server's answers are not those expected", "Check its weights and quantisation; repeat the run"),
     ),
     "load_wrong": Kind(
         "{wrong} of {questions} answers of the load differ from answers to the same requests asked again, by more than "
         "rounding explains",
-        Advice(
-            1, "A server gives the load other answers.", "Let it answer streamed requests as others; repeat the run"
-        ),
-    ),
-    "load_unjudged": Kind(
-        "answers of the load cannot be compared token by token: of their beginning, {agreement:.0%} is equal when "
-        "asked again",
-        Advice(7, "Answers of the load are compared as text alone.", "Let the server list its tokens as text"),
+        _not_ranked("A server gives the load other answers", "Let it answer streamed requests as others"),
     ),
     "prompt_unread": Kind(
         "{unread} of {parts} changes of a quarter of a prompt change no probability of the answer",
-        Advice(1, "A server does not read whole prompts.", "Check its limits of a prompt's length; repeat the run"),
+        _not_ranked("A server does not read whole prompts", "Check its limits of a prompt's length; repeat the run"),
     ),
     "no_logprobs": Kind(
         "the server gives no log-probabilities that can be: only gross errors of its answers under load are found",
-        _unchecked(
-            "A server's answers could not be checked", "Switch log-probabilities on, as vLLM, SGLang and llama.cpp do"
-        ),
+        _not_ranked("A server's answers could not be checked", "Switch its log-probabilities on"),
     ),
     "answers_unknown": Kind(
         "its options ask for a check of answers, and it has none",
-        _unchecked("A server's answers were not checked", "Repeat the run"),
+        _not_ranked("A server's answers were not checked", "Repeat the run"),
     ),
     "answers_empty": Kind(
         "{empty:number of answer} to questions have no token",
-        _unchecked("A server gives empty answers", "Check its log; repeat the run"),
+        _not_ranked("A server gives empty answers", "Check its log; repeat the run"),
     ),
-    "perplexity_high": Kind(
-        "the perplexity of the text is {perplexity:.4g}, and that of the reference {reference:.4g}: a token is "
-        "{likelihood:.1%} as likely, at least {least:.0%} wanted",
-        Advice(1, "A server's weights do not know the text.", "Check its weights and quantisation; repeat the run"),
-    ),
-    "perplexity_low": Kind(
-        "the perplexity of the text is {perplexity:.4g}, and that of the reference {reference:.4g}: a token is "
-        "{likelihood:.1%} as likely, at most {most:.0%} wanted",
-        Advice(1, "A server's weights are not those of the reference.", "Check its weights and the reference"),
-    ),
+    "perplexity_high": Kind(_PERPLEXITY + "{likelihood:.1%} as likely, at least {least:.0%} wanted", _OTHER_WEIGHTS),
+    "perplexity_low": Kind(_PERPLEXITY + "{likelihood:.1%} as likely, at most {most:.0%} wanted", _OTHER_WEIGHTS),
     "perplexity_unjudged": Kind(
         "the perplexity of the text is {perplexity:.4g}, and no reference is known",
         Advice(7, "A perplexity has no reference.", "Measure the unquantised model; give it as --perplexity-reference"),
     ),
     "perplexity_unknown": Kind(
         "the perplexity of the text is unknown: the run's output has the reason",
-        _unchecked(
-            "A server's perplexity is unknown",
-            "Let it split text and list token ids, as llama.cpp and vLLM do; or do not ask for it: --no-perplexity",
-        ),
+        _not_ranked("A server's perplexity is unknown", "Let it list token ids; or do not ask for it: --no-perplexity"),
     ),
     "acceptance_differs": Kind(
         "a step has {measured:.3g} tokens by the server's counters, and {stated:g} were stated, which may be off by "
         "{most:.2g}",
-        Advice(
-            1,
-            "A server accepts other drafts than stated, and is not ranked.",
-            "Check its version and its draft model; repeat the run",
-        ),
+        _not_ranked("A server accepts other drafts than stated", "Check its version and its draft model"),
     ),
-    "events_differ": Kind(
-        "events have {mean:.3g} tokens, and a step {measured:.3g} by the server's counters",
-        Advice(
-            1, "A server's events have more tokens than its steps.", "Check its counters and version; repeat the run"
-        ),
-    ),
+    "events_differ": Kind("events have {mean:.3g} tokens, and a step {measured:.3g} by the server's counters", _STEPS),
     "steps_differ": Kind(
-        "{later} tokens arrived after the first ones, and the server's counters of steps make {counted:.0f}",
-        Advice(1, "A server's counters of drafts do not fit its tokens.", "Use it for this job alone; repeat the run"),
+        "{later} tokens arrived after the first ones, and the server's counters of steps make {counted:.0f}", _STEPS
     ),
     "speculation_undeclared": Kind(
         "the server took {steps:.0f} steps with draft tokens, and no speculation was declared",
-        Advice(1, "A server speculates without a word.", "State --draft-tokens, or switch speculation off"),
+        _not_ranked("A server speculates without a word", "State --draft-tokens, or switch speculation off"),
     ),
     "events_of_several": Kind(
         "events have {mean:.3g} tokens in the mean: the server speculates, or sends several together",
-        Advice(
-            6, "A server sends several tokens in an event.", "State --draft-tokens, or let it send each token alone"
-        ),
+        Advice(6, "A server sends several tokens in an event.", "State --draft-tokens, or let it send each alone"),
     ),
     "acceptance_unknown": Kind(
         "the server does not count accepted tokens: that a step has {stated:g} is stated and not measured",
-        _unchecked("A server does not count accepted draft tokens", "Switch its metrics on, or use a newer version"),
+        _not_ranked("A server does not count accepted draft tokens", "Switch its metrics on, or use a newer version"),
     ),
     "answers_synthetic": Kind(
         "draft tokens are accepted by chance, so that answers are wrong by design: they are not compared",
-        Advice(
-            7,
-            "A server with a stated acceptance answers by chance.",
-            "Check answers in a run of the same server without speculation",
-        ),
+        Advice(7, "A server with a stated acceptance answers by chance.", "Check answers without speculation"),
     ),
     # why a file does not count
     "unusable": Kind("{reason}", LEFT_OUT),
@@ -548,68 +447,32 @@ KINDS: Mapping[str, Kind] = {
     "same_device": Kind(
         "{first} and {second} were measured on one device at the same time: both are left out", LEFT_OUT
     ),
-    # why a requirement has no answer
-    "no_run": Kind("no run of this workload", _AT_POINT),
-    "no_run_with": Kind(
-        "no run has the {fact} '{value}': {hint}",
-        _undecided("Correct the workload in the requirements, or run it", False),
+    # why a requirement has no answer, by what remedies it
+    "no_run": Kind("{why}", _AT_POINT),
+    "runs_left_out": Kind("no run that counts: {reasons}", _AT_POINT),
+    "smaller": Kind("it is of a smaller workload, which is not comparable", _AT_POINT),
+    "projection": Kind("a projection does not count at acceptance: {reasons}", _AT_POINT),
+    "repeats_needed": Kind("{why}", _REPEAT),
+    "within_interval": Kind("the limit is within the interval, {low:digits} to {high:digits}{of}", _REPEAT),
+    "no_energy": Kind("{why}", _undecided(METER)),
+    "energy_left_out": Kind("no energy that counts: {reasons}", _undecided(METER)),
+    "is_estimate": Kind("it is an estimate from load, and no measurement", _undecided(METER)),
+    "not_without_accuracy": Kind(
+        "it passes only without the accuracy of the sensor; with it, {low:digits} to {high:digits}", _undecided(METER)
     ),
-    "machine_unknown": Kind(
-        "the devices of the machine are not known: give a pledge, or a budget of devices",
-        _undecided("Give a pledge, or a budget of devices", False),
-    ),
+    "more_devices": Kind("runs on {devices:number of device} alone", _undecided("Run this workload on more devices")),
+    "other_setups": Kind("{why}", _undecided("Run this workload in one setup that keeps all of its figures")),
+    "unclear": Kind("{why}", _undecided("Correct the requirements", False)),
     "part_filled": Kind(
         "the copies filled {filled} of {devices:number of device}: a projection does not count",
-        _FILL,
+        _undecided("Run copies on the whole machine at once, with the tag 'fill'"),
     ),
-    "elsewhere": Kind("no run at this point, only at {places}", _AT_POINT),
-    "not_at_point": Kind("no run at this point", _AT_POINT),
     "no_load_within_limits": Kind(
         "no load keeps the limits of TTFT and TPOT", _undecided("Measure smaller loads of this server")
     ),
-    "no_energy": Kind("runs without an energy", _undecided(METER)),
-    "energy_left_out": Kind("no energy that counts: {reasons}", _undecided(METER)),
-    "is_estimate": Kind("it is an estimate from load, and no measurement", _undecided(METER)),
-    "is_missing": Kind("there is none", _undecided(METER)),
-    "no_number": Kind("no run has this number", _AT_POINT),
     "not_to_loss": Kind("no run was trained to a loss", _undecided("Run this workload with the tag 'to-loss'")),
-    "several_targets": Kind(
-        "its runs are trained to the losses {targets}",
-        _undecided("Fix the target in the requirements, as window.to_loss", False),
-    ),
-    "few_good_runs": Kind("{runs} good runs, {wanted} wanted", _REPEAT),
-    "one_size": Kind("runs on {devices:number of device} alone", _MORE_DEVICES),
-    "no_run_on": Kind("no run on {devices:number of device}", _AT_POINT),
-    "unlike_setups": Kind(
-        "the runs on {few:number of device} have {few_setup}, those on {many:number of device} have {many_setup}",
-        _undecided("Run both numbers of devices with the same setup"),
-    ),
-    "smaller": Kind("it is of a smaller workload, which is not comparable", _AT_POINT),
-    "no_precision": Kind("its precision is not known", _AT_POINT),
-    "breaks_fixed": Kind("{words}", _AT_POINT),
-    "runs_left_out": Kind("no run that counts: {reasons}", _AT_POINT),
-    "all_failed": Kind("all {runs} runs: {states}", _REPEAT),
-    "one_failed": Kind("the one run: {states}", _REPEAT),
-    "not_together": Kind(
-        "runs with different setups keep the figures of this point, and none of them keeps all",
-        _undecided("Run this point in one setup that keeps all of its figures"),
-    ),
-    "devices_alone": Kind("the power is of the devices alone: measure at the node or the supply", _undecided(METER)),
-    "projection": Kind("a projection does not count at acceptance: {reasons}", _AT_POINT),
     "one_run": Kind("one run gives no interval", _undecided("Run this point three times")),
-    "not_without_accuracy": Kind(
-        "it passes only without the accuracy of the sensor; with it, {low:digits} to {high:digits}",
-        _undecided(f"{METER}, or ask the vendor for the sensor's accuracy"),
-    ),
-    "within_interval": Kind("the limit is within the interval, {low:digits} to {high:digits}", _REPEAT),
-    "within_interval_of_best": Kind(
-        "the limit is within the interval, {low:digits} to {high:digits} for the best of {points} points: to narrow "
-        "it, the requirement can name devices and global_batch",
-        _REPEAT,
-    ),
     "runs_missing": Kind(
         "runs are missing ({reasons:number of reason})", _undecided("Ask for the missing runs, or repeat them", False)
     ),
-    "precision_not_named": Kind("in {precision}, and the requirements name no precision", _REPEAT),
-    "unlike": Kind("{reason}", _REPEAT),
 }

@@ -24,7 +24,6 @@ MOST_LOCK_STEP = 0.8  # of 4 random starts 1 in 40 is above; all at once are 1
 FEWEST_FOR_LOCK_STEP = 4
 MOST_DRIFT = 0.03
 LEAST_TPOT_S = 1e-4  # no server is as fast: 10,000 tokens/s for one user
-LATE_OF_TPOT, LATE_OF_TTFT = 0.05, 0.1  # of their medians, by the median and the 99th percentile of the client's delay
 LATE_OF_PERCENTILE = 0.1  # of a percentile of latencies, by which the client's delay of these very requests changes it
 TOLD_OF_PERCENTILE = 0.02
 LATE_START = 0.1  # of the time of a request, by which a stream of a closed loop starts late
@@ -188,11 +187,6 @@ def late_client(window: Window, metrics: Metrics) -> Iterator[Finding]:
     yield from _client_share(window, LATE_OF_PERCENTILE)
     if not window.rate_per_s and in_flight < (1 - MOST_GAP) * window.streams:
         yield finding("few_in_flight", in_flight=in_flight, wanted=window.streams)
-    delay_s, most_s = (number(metrics, f"client_delay_{name}_s") for name in ("p50", "p99"))
-    tpot_s, ttft_s = (number(metrics, f"{name}_p50_s") for name in ("tpot", "ttft"))
-    if (tpot_s and delay_s > LATE_OF_TPOT * tpot_s) or most_s > LATE_OF_TTFT * ttft_s:
-        times_s = {"median": delay_s, "p99": most_s, "tpot": tpot_s, "ttft": ttft_s}
-        yield finding("late_client", **{f"{name}_ms": 1e3 * one_s for name, one_s in times_s.items()})
 
 
 def remarks(

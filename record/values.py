@@ -10,7 +10,8 @@ from functools import cache, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
-from record.model import Part, Record
+from record.model import Record
+from record.part import Part
 
 THROUGHPUT, WORK = "metrics.{unit}_per_s", "energy.{unit}_per_wh"
 PER_DEVICE = "metrics.{unit}_per_s_per_device"

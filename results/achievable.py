@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
-from record.model import changed
+from record.part import changed
 from record.values import rounded
 from results.find.records import Record
 from results.published import ACHIEVABLE, published

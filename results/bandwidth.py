@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from record.model import Record, changed
+from record.model import Record
+from record.part import changed
 from results.files.systems import system_of
 
 VARYING = ("length_sigma", "lengths_file", "trace")  # options of lengths that differ: the mean context is unknown

@@ -13,7 +13,8 @@ from pathlib import Path
 from jpwr.errors import JpwrError
 from record.causes import cause
 from record.derivation import derive
-from record.model import Json, Record, as_json, changed
+from record.model import Json, Record
+from record.part import as_json, changed
 from record.parts import windows_of
 from results.find.jube_row import point_of, write_row
 from results.find.records import RESULT_NAME, RecordError, read_record, write_record

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from jpwr.messages import near
 from record.findings import finding
-from record.model import changed
+from record.part import changed
 from record.values import value_at
 from results.achievable import with_achievable
 from results.bandwidth import with_bandwidth

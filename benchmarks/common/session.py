@@ -33,7 +33,7 @@ from benchmarks.common.record import FAILED, MEASURED, OK, Device, RunRecord, Wi
 from benchmarks.common.run import check_record_path, run_recorded
 from benchmarks.common.workload import Target, Workload
 from jpwr.regions import RegionTimer
-from record.model import as_json
+from record.part import as_json
 
 # Flags of every workload that change its speed, with their words in the variant.
 UNUSUAL = {

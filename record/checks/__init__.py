@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from record.checks import checkpoints, command, energy, inference, node_check, reads, throughput, windows
+from record.checks import checkpoints, command, energy, inference, throughput, windows
 from record.checks.run import KINDS, Sentences
 from record.model import Record
 from record.names import odd_character
@@ -77,8 +77,6 @@ RULES: tuple[Callable[[Record], Sentences], ...] = (
     *throughput.RULES,
     *windows.RULES,
     *energy.RULES,
-    *reads.RULES,
     *checkpoints.RULES,
     *inference.RULES,
-    *node_check.RULES,
 )

@@ -7,7 +7,8 @@ from itertools import zip_longest
 from typing import Any
 
 from record.checks.run import TOLERANCE, Sentences
-from record.model import Record, is_number
+from record.model import Record
+from record.part import is_number
 
 SWITCH = {"on": True, "off": False}
 

@@ -10,7 +10,8 @@ from jpwr.process.device_ids import same_ids
 from record.checks.run import INNER, OUTER, Sentences, channels, energies, exceeds, total
 from record.derived import POWER_PERCENTILES, mean_power_w
 from record.findings import Finding, finding
-from record.model import Channel, Energy, Record, is_number
+from record.model import Channel, Energy, Record
+from record.part import is_number
 from record.parts import devices_of
 
 BOARD_TOLERANCE = 1.1  # times a board's limit, which it exceeds for short times
@@ -63,16 +64,6 @@ def _run_contains_its_windows(run: Record) -> Sentences:
         known_w = [one for one in powers_w if one is not None]
         if known_w != sorted(known_w):
             yield f"{key} has a lower power at a higher percentile: {', '.join(f'{one:.6g} W' for one in known_w)}"
-
-
-def _channels_use_no_more_than_was_sampled(run: Record) -> Sentences:
-    for key, energy in energies(run):
-        for scope in dict.fromkeys(one.scope for one in energy.channels):
-            part_wh = total(one.energy_wh for one in energy.channels if one.scope == scope)
-            whole_wh = energy.sampled_by_scope.number(f"{scope}_wh")
-            if exceeds(part_wh, whole_wh):
-                words = f"{part_wh:.6g} Wh in channels of scope {scope}, but sampled only {whole_wh:.6g} Wh there"
-                yield f"{key} has {words}"
 
 
 def _nodes_contain_their_devices(run: Record) -> Sentences:
@@ -159,15 +150,6 @@ def _limit_of(channel: Channel, limits_w: dict[str, float]) -> float:
     return min((limit_w for limit_w in devices_w if limit_w > 0), default=0.0)
 
 
-def _limits_agree(run: Record) -> Sentences:
-    for _, _, channel in channels(run):
-        limits = channel.limits
-        for name in ("power_limit_w", "power_limit_mean_w"):
-            limit_w = limits.number(name)
-            if exceeds(limits.power_limit_least_w, limit_w) or exceeds(limit_w, limits.power_limit_most_w):
-                yield f"channel {channel.name}, limits.{name} is {limit_w:g}, outside of those in force in the windows"
-
-
 def _limits_w(record: Record, key: str = "power.limit") -> dict[str, float]:
     """Return power limits in watts by device id, as nvidia-smi reports both; amd-smi reports limits without ids."""
     limits_w: dict[str, float] = {}
@@ -209,25 +191,12 @@ def _devices_are_those_of_their_sensors(run: Record) -> Sentences:
                 yield f"device {device.device_id} used {used / 2**30:.4g} GiB of memory, but has {has:.4g} GiB"
 
 
-def _power_limit_is_the_sensors(run: Record) -> Sentences:
-    limits_w = _limits_w(run)
-    for _, _, channel in channels(run):
-        changed_w = (channel.limits.number(f"power_limit_{word}_w") for word in ("least", "most"))
-        own_w = [one for one in (channel.limit_w, *changed_w, channel.limits.power_limit_w) if one]
-        for limit_w in (limits_w[one] for one in same_ids(channel.device_id or "") if one in limits_w):
-            if own_w and all(abs(limit_w - watts) > 1 for watts in own_w) and not channel.num_devices > 1:
-                yield f"channel {channel.name} has a limit of {own_w[-1]:g} W, but nvidia-smi reports {limit_w:g} W"
-
-
 RULES = (
     _channels_count_once,
     _channels_have_measured,
     _run_contains_its_windows,
-    _channels_use_no_more_than_was_sampled,
     _nodes_contain_their_devices,
     _power_is_below_the_boards_limit,
-    _limits_agree,
     _devices_are_those_of_their_sensors,
-    _power_limit_is_the_sensors,
     _clock_is_within_its_limit,
 )

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import re
 from itertools import pairwise
 
 from record.checks.run import TOLERANCE, Sentences, exceeds
 from record.demand import SLOS
 from record.derived import PERCENTILES, product, ratio
-from record.model import Record, is_number
-from record.values import value_at
+from record.model import Record
+from record.part import is_number
 
 FOLLOWED_FROM = ("measured_requests", "input_tokens", "output_tokens_per_request", "ttft_p50_s", "e2e_mean_s")
 LENGTHS = re.compile(r"(\d+)/(\d+) tokens(, log-normal [^,]*)?(, .*)?")
 MOST_UNLIKE = 0.5  # of log-normal lengths' mean, over the requests of a window
-COUNTS = ("measured_requests", "measured_tokens", "input_tokens", "server_tokens", "client_processes")
 STEPS_OR_TOKENS = 2.0  # ratio of tokens by steps to those that arrived: some counters move when a request ends
-LEAST_REFERENCE = 0.01  # share of the questions of a file that a reference answers right
 EDGES = 3.0  # times what is in flight may be counted on one side of a window's edges alone
 
 
@@ -27,12 +24,6 @@ def _limits_are_those_of_a_preset(run: Record) -> Sentences:
         yield f"its limits of TTFT and TPOT are those of {slo!r}, but the presets are {', '.join(SLOS)}"
 
 
-def _version_is_of_a_package(run: Record) -> Sentences:
-    version, packages = run.serving.version, run.provenance.packages or {}
-    if version and isinstance(run.config.get("serve"), dict) and version not in packages.values():
-        yield f"serving.version is {version!r}, which provenance.packages does not have"
-
-
 def _speculation_makes_the_tokens(run: Record) -> Sentences:
     known, tokens = run.serving.speculation, run.metrics.number("measured_tokens")
     if known and known.steps:  # without any step, no chance explains a difference
@@ -40,24 +31,6 @@ def _speculation_makes_the_tokens(run: Record) -> Sentences:
         if exceeds(made, product(tokens, STEPS_OR_TOKENS)) or exceeds(ratio(tokens, STEPS_OR_TOKENS), made):
             words = f"{known.steps:g} steps of {known.measured_length:.3g} tokens make {made:g}"
             yield f"{words}, but {tokens:g} arrived in its window"
-
-
-def _values_are_possible(run: Record) -> Sentences:
-    """A perplexity is 1 or more, as probabilities are 1 or less; a step has its own token, and at most all drafts."""
-    answers, one = run.serving.answers, run.serving.speculation
-    questions = answers.get("questions", 0)
-    bounds: list[tuple[str, float, float]] = [
-        (f"answers.{name}", 1, math.inf) for name in ("perplexity", "perplexity_reference")
-    ]
-    bounds += [(f"answers.{name}", 0, 1) for name in ("agreement", "repeat_agreement")]
-    bounds.append(("answers.reference", LEAST_REFERENCE, 1))
-    bounds += [(f"answers.{name}", 0, questions) for name in ("wrong", "repeat_wrong")]
-    bounds.append(("answers.right", 0, answers.get("expected", 0)))
-    bounds += [(f"speculation.{name}_length", 1, one.draft_tokens + 1) for name in ("stated", "measured") if one]
-    for name, low, high in bounds:
-        value = value_at(run, f"serving.{name}")
-        if is_number(value) and (exceeds(low, value) or exceeds(value, high)):
-            yield f"serving.{name} is {value:g}, and can only be {low:g} to {high:g}"
 
 
 def _lengths_are_those_of_the_label(run: Record) -> Sentences:
@@ -77,45 +50,6 @@ def _lengths_are_those_of_the_label(run: Record) -> Sentences:
     cut = EDGES * in_flight + (tolerance * requests if found[3] else 0)
     if is_cut or abs(inputs - requests * asked_input) > cut * asked_input:
         yield f"its sample is {run.sample}, but {inputs:g} tokens of prompts were read for {requests:g} requests"
-
-
-def _counts_are_whole(run: Record) -> Sentences:
-    requests = run.metrics.number("measured_requests") if run.serving else None
-    counts = {name: run.metrics.number(name) for name in COUNTS}
-    for name in ("goodput_share", "output_tokens_per_request"):
-        counts[f"{name} times its requests"] = product(run.metrics.number(name), requests)
-    for name, value in counts.items() if run.serving else ():
-        if value is not None and abs(value - round(value)) > TOLERANCE * max(1.0, value):
-            yield f"metrics.{name} is {value:g}, which is no whole number"
-
-
-def _intervals_hold_their_value(run: Record) -> Sentences:
-    for name, value in vars(run.metrics).items() if run.serving else ():
-        end = re.fullmatch(r"(.*)_(low|high)(_s|)", name)
-        middle = run.metrics.number(f"{end[1]}{end[3]}") if end else None
-        if end and (exceeds(value, middle) if end[2] == "low" else exceeds(middle, value)):
-            yield f"metrics.{name} is {value:.10g}, on the other side of its value, {middle:.10g}"
-
-
-def _goodput_agrees_with_its_percentiles(run: Record) -> Sentences:
-    """Compare the requests that keep both limits with the fewest and the most that percentiles allow."""
-    share, requests = run.metrics.number("goodput_share"), run.metrics.number("measured_requests")
-    if not run.serving or share is None or not requests:
-        return
-    for percent in PERCENTILES:
-        rank = (requests - 1) * percent / 100
-        excess: list[float | None] = []
-        for name in ("ttft", "tpot"):
-            value, limit = run.metrics.number(f"{name}_p{percent}_s"), run.metrics.number(f"slo_{name}_s")
-            excess.append(None if value is None or limit is None or math.isclose(value, limit) else value - limit)
-        least, most = 0.0, requests
-        if any(one is not None and one > 0 for one in excess):
-            most = math.ceil(rank)
-        elif None not in excess:
-            least = requests - 2 * (requests - 1 - math.floor(rank))
-        good = share * requests
-        if good > most + TOLERANCE * requests or good < least - TOLERANCE * requests:
-            yield f"{good:.0f} of {requests:.0f} requests keep its limits, against its percentiles ({percent}th)"
 
 
 def _percentiles_rise(run: Record) -> Sentences:
@@ -168,13 +102,8 @@ def _energy_is_missing_for_a_reason(run: Record) -> Sentences:
 RULES = (
     _energy_is_missing_for_a_reason,
     _limits_are_those_of_a_preset,
-    _version_is_of_a_package,
     _speculation_makes_the_tokens,
-    _values_are_possible,
     _lengths_are_those_of_the_label,
-    _counts_are_whole,
-    _intervals_hold_their_value,
-    _goodput_agrees_with_its_percentiles,
     _percentiles_rise,
     _requests_fill_the_streams,
     _tokens_are_those_of_requests,

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from record.derivation import ENERGIES
-from record.model import Channel, Energy, Record, Region, is_number
+from record.model import Channel, Energy, Record
+from record.part import is_number
 
 TOLERANCE = 1e-6  # relative, of a derived number
 KINDS = ("measured", "effective")  # of windows
@@ -23,17 +24,6 @@ def energies(record: Record) -> Iterator[tuple[str, Energy]]:
 def channels(record: Record) -> Iterator[tuple[str, Energy, Channel]]:
     """Yield each channel with its energy and the energy's key."""
     yield from ((key, energy, channel) for key, energy in energies(record) for channel in energy.channels)
-
-
-def measured_regions(record: Record) -> dict[str, Region]:
-    """Return the regions of a record's steps without the input path."""
-    return record.regions["measured"].regions if "measured" in record.regions else {}
-
-
-def differs(name: str, stored: Any, origin: str, value: Any) -> Sentences:
-    """Yield a sentence if a stored value is not that of its origin."""
-    if value != stored:
-        yield f"{name} is stored as {stored!r}, but {origin} has {value!r}"
 
 
 def exceeds(part: Any, whole: Any) -> bool:

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jpwr.process.device_ids import same_ids
-from record.checks.run import TOLERANCE, Sentences, energies, exceeds, measured_regions
+from record.checks.run import TOLERANCE, Sentences, energies, exceeds
 from record.derived import product, ratio
-from record.model import COPIES_VARIABLE, Copy, Device, Record, Window, is_number
+from record.model import COPIES_VARIABLE, Copy, Device, Record, Window
+from record.part import is_number
 from record.parts import devices_of_node
 
 MOST_FLOP_PER_J = 50e12  # several times that of any chip in its lowest precision
@@ -18,7 +19,8 @@ MOST_RECOMPUTED = 4 / 3  # HFU over MFU if everything is recomputed: the forward
 
 
 def _regions_are_the_whole_step(run: Record) -> Sentences:
-    shares = [share for one in measured_regions(run).values() if (share := one.share_percent) is not None]
+    regions = run.regions["measured"].regions.values() if "measured" in run.regions else ()
+    shares = [one.share_percent for one in regions if one.share_percent is not None]
     if shares and not math.isclose(whole := math.fsum(shares), 100.0, rel_tol=TOLERANCE):
         yield f"its regions have {whole:.10g} percent of a step"
 
@@ -89,12 +91,6 @@ def _each_call_has_a_loss(run: Record) -> Sentences:
         yield f"it has {losses} losses, but {len(run.step_times_s)} measured and {warmup} warm-up steps"
 
 
-def _processors_have_no_accelerator(run: Record) -> Sentences:
-    ids = [device.device_id for device in run.devices if device.device_id]
-    if ids and run.option("compute.device") == "cpu":
-        yield f"config.compute.device is 'cpu', but {ids[0]} is an accelerator"
-
-
 def _flops_are_below_the_peak(run: Record) -> Sentences:
     mfu, hfu = (run.metrics.number(name) for name in ("mfu", "hfu"))
     if (most := max(filter(is_number, (mfu, hfu)), default=0.0)) > 1:
@@ -121,7 +117,6 @@ RULES = (
     _devices_are_complete,
     _batches_are_whole,
     _each_call_has_a_loss,
-    _processors_have_no_accelerator,
     _flops_are_below_the_peak,
     _power_is_enough_for_the_flops,
 )

@@ -5,14 +5,9 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from record.checks.run import (
-    KINDS,
-    Sentences,
-    measured_regions,
-    total,
-)
-from record.derived import ratio
-from record.model import Record, is_number
+from record.checks.run import KINDS, Sentences
+from record.model import Record
+from record.part import is_number
 from record.parts import total_s, windows_of
 from record.values import epoch_s
 
@@ -23,7 +18,6 @@ UNSET_S = 1e9  # before it, in 2001, the node's wall clock was not set
 IDLE_SHARE = 0.2  # of a window, which may be outside of all steps
 NODES_SHARE = 0.5  # shortest window of a run's nodes over the longest one: all nodes wait for each other
 FASTER_WITH_INPUT = 4.0  # highest ratio of throughput with the input path to that without, on a disturbed machine
-REGIONS_TOLERANCE = 2.0  # factor: medians of a step's parts do not add up to its mean
 
 
 def _nodes_are_those_of_the_devices(run: Record) -> Sentences:
@@ -85,20 +79,6 @@ def _steps_fill_their_window(run: Record) -> Sentences:
         yield f"its steps take {steps_s:.4g} s, but their window lasts {measured_s:.4g} s"
 
 
-def _regions_fit_into_a_step(run: Record) -> Sentences:
-    regions = measured_regions(run).values()
-    step_s = run.regions["measured"].step_s if "measured" in run.regions else None
-    mean_s = ratio(run.metrics.number("measured_s"), run.metrics.number("measured_steps"))
-    rank_times_s = zip(*(one.by_rank_s for one in regions if one.by_rank_s), strict=False)
-    for name, time_s in (
-        ("steps with regions take", step_s),
-        ("regions' medians take", total(one.median_s for one in regions)),
-        ("regions of one process take", max(map(total, rank_times_s), default=0.0)),
-    ):
-        if mean_s is not None and is_number(time_s) and time_s > REGIONS_TOLERANCE * mean_s:
-            yield f"its {name} {time_s:.4g} s, but a step takes {mean_s:.4g} s on average"
-
-
 RULES = (
     _nodes_are_those_of_the_devices,
     _windows_of_nodes_are_alike,
@@ -106,5 +86,4 @@ RULES = (
     _wall_clocks_go_with_the_windows,
     _input_makes_nothing_faster,
     _steps_fill_their_window,
-    _regions_fit_into_a_step,
 )

@@ -52,9 +52,9 @@ VARIABLES = {
 }
 # Options whose texts are choices of the suite.
 OPTIONS = {
-    *("acceptance_of", "attention", "compile", "cuda_graph", "data", "device", "endpoint", "fp8", "layers", "layout"),
-    *("model", "optimizer", "overlap", "precision", "recipe", "recompute", "sequence_parallel", "server", "size"),
-    *("slo", "system", "variant", "xla"),
+    *("acceptance_of", "attention", "compile", "cuda_graph", "data", "device", "endpoint", "fp8", "fp8_recipe"),
+    *("layers", "layout", "model", "optimizer", "overlap", "precision", "recipe", "recompute", "sequence_parallel"),
+    *("server", "size", "slo", "system", "variant", "xla"),
 }
 # Keys of texts that are the suite's own, or name a product.
 KEPT = {

@@ -12,7 +12,8 @@ from record.checks import contradictions
 from record.checks.energy import busier_elsewhere
 from record.checks.windows import CLOCK_S
 from record.derivation import derive
-from record.model import Energy, Json, Record, as_json
+from record.model import Energy, Json, Record
+from record.part import as_json
 from record.parts import of_node
 from results.collect import RECORD_NAME, collect
 from results.find.records import RESULT_NAME, RecordError, read_record

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from jpwr.process.device_ids import same_ids
-from record.model import Json, Record, as_json
+from record.model import Json, Record
+from record.part import as_json
 from record.values import cpus_in, is_accelerated
 
 PROCESSORS = "processors"

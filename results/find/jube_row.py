@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from jpwr.process.whole_file import write_whole
-from record.model import Part, Record
+from record.model import Record
+from record.part import Part
 from results.find.folders import runs_of
 from results.find.records import RESULT_NAME, read_record
 

@@ -14,8 +14,9 @@ from record.checks import contradictions
 from record.derivation import derive
 from record.errors import RecordError as RecordError
 from record.findings import Finding, finding
-from record.model import SCHEMA_VERSION, Json, as_json
+from record.model import SCHEMA_VERSION, Json
 from record.model import Record as Record
+from record.part import as_json
 from results.find.duplicates import content_of, copies, simultaneous
 from results.find.folders import RESULT_NAME as RESULT_NAME
 from results.find.folders import WORKPACKAGES, below, is_attempt, planned_runs

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from record.asked import PEAK
 from record.derivation import derive
 from record.findings import finding
-from record.model import Record, changed, with_known
+from record.model import Record
+from record.part import changed, with_known
 from results.files.systems import peak_of
 from results.files.workloads import Facts, workloads
 
@@ -37,21 +38,21 @@ def with_todays_figures(record: Record) -> Record:
     if facts and facts.comparable and record.is_good:
         is_comparable = record.sample == facts.comparable
         record = changed(record, metrics=with_known(metrics, {"comparable": is_comparable}))
-    for kind, name, value in _figures(record):
+    for figure, name, value in _figures(record):
         recorded = metrics.number(name)
         if value and recorded and not math.isclose(recorded, value, rel_tol=CLOSE):
-            corrected.append(finding(kind, recorded=recorded, table=value))
+            corrected.append(finding("corrected", figure=figure, recorded=recorded, table=value))
             figures[name] = value
     return changed(derive(record, figures), corrected=tuple(corrected)) if figures else record
 
 
 def _figures(record: Record) -> Iterator[tuple[str, str, float | None]]:
-    """Yield FLOPs of a unit of work, peak of a device, parameters: kind of finding, metric, and value in the tables."""
+    """Yield FLOPs of a unit of work, peak of a device, parameters: name in words, metric, and value in the tables."""
     facts = _facts(record)
     flops = _flops(record, facts) if facts else None
-    yield "flops_corrected", f"model_flops_per_{record.work_unit[:-1]}", flops
-    yield "peak_corrected", PEAK, peak_of(record.system, record.precision)
-    yield "parameters_corrected", "num_parameters", facts.num_parameters.get(record.model) if facts else None
+    yield "FLOPs per unit of work", f"model_flops_per_{record.work_unit[:-1]}", flops
+    yield "peak TFLOP/s per device", PEAK, peak_of(record.system, record.precision)
+    yield "parameters", "num_parameters", facts.num_parameters.get(record.model) if facts else None
 
 
 def _flops(record: Record, facts: Facts) -> float | None:

@@ -9,7 +9,8 @@ from typing import Any
 
 from jpwr.channel import ChannelInfo
 from jpwr.trace.trace import Event, Trace
-from record.model import Clocks, Limits, Window, changed, is_number
+from record.model import Clocks, Limits, Window
+from record.part import changed, is_number
 from record.values import grouped
 
 # NVML's nvmlClocksEventReasons, without idleness and clocks that a user set.

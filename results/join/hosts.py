@@ -13,7 +13,8 @@ from jpwr.process.device_ids import same_ids
 from jpwr.trace.writers import open_trace
 from record.demand import hosts_of
 from record.derived import ratio
-from record.model import Device, Energy, Record, Window, changed
+from record.model import Device, Energy, Record, Window
+from record.part import changed
 from record.parts import JOULES_PER_WH
 from record.values import count
 from results.join.channels import IDENTIFIED, EnergyError

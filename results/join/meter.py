@@ -16,7 +16,8 @@ from jpwr.errors import JpwrError
 from jpwr.trace.trace import Trace
 from record.checks.energy import scope_conflict
 from record.derivation import ENERGIES, derived_energy
-from record.model import Energy, Numbers, Record, Window, changed
+from record.model import Energy, Numbers, Record, Window
+from record.part import changed
 from results.files.systems import system_of
 from results.files.workloads import short_batch_text
 from results.find.records import RecordError

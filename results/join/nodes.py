@@ -19,7 +19,8 @@ from jpwr.errors import JpwrError
 from jpwr.trace.trace import Region, Trace
 from jpwr.trace.writers import open_trace, read_trace
 from record.checks.run import KINDS
-from record.model import Channel, Record, Window, changed
+from record.model import Channel, Record, Window
+from record.part import changed
 from record.parts import of_node, total_s, windows_of
 from record.values import grouped, is_accelerated
 from results.find.in_parallel import for_each

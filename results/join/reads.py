@@ -19,7 +19,8 @@ from ioprof.folder import load
 from ioprof.summary import Sum, by_file, over_time, reading_s, stretches, total
 from jpwr.errors import JpwrError
 from record.checks.run import KINDS
-from record.model import FileReads, JobReads, Reads, ReadsOverTime, Record, WindowReads, changed
+from record.model import FileReads, JobReads, Reads, ReadsOverTime, Record, WindowReads
+from record.part import changed
 from record.parts import of_node, windows_of
 
 PROFILES = "io/*/profile.json"

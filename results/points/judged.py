@@ -10,7 +10,8 @@ from jpwr.process.device_ids import same_ids
 from record.acceptance import judged_acceptance
 from record.answers import judged
 from record.findings import NOT_RANKED, Finding, finding, from_data
-from record.model import Record, as_json
+from record.model import Record
+from record.part import as_json
 from record.parts import devices_of, sensor_channels
 from record.perplexity import reference_of
 from record.values import once

@@ -18,7 +18,8 @@ from typing import NamedTuple
 from record.csv_rows import csv_rows
 from record.errors import RecordError
 from record.findings import Finding, finding
-from record.model import Learnt, Record, is_number
+from record.model import Learnt, Record
+from record.part import is_number
 from record.values import count, value_at
 from results.points.estimate import CONFIDENCE, students_t
 from results.points.facts import facts_of, own_name

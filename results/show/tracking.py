@@ -11,7 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from record.model import Part, is_number
+from record.part import Part, is_number
 from results.find.records import Record, RecordError
 from results.join.nodes import TRACES
 from results.points.facts import flat, point_of

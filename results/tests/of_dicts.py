@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from record import checks, values
 from record.derivation import derive, derived_energy
-from record.model import Record, as_json
+from record.model import Record
+from record.part import as_json
 from results import achievable, load
 from results.exchange import recomputed
 from results.find import records, todays

@@ -5,7 +5,8 @@ import pytest
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.trace.trace import Trace
 from record.derivation import limits_of_all
-from record.model import Channel, Window, as_json
+from record.model import Channel, Window
+from record.part import as_json
 from results.join.clocks import clocks_of, limits_of
 from results.tests import builder
 from results.tests.of_dicts import by_point, contradictions, energy_of

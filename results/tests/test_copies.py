@@ -8,7 +8,8 @@ import math
 import pytest
 
 from record.derivation import derive
-from record.model import Record, as_json
+from record.model import Record
+from record.part import as_json
 from results.collect import collect, failed_result
 from results.exchange.archive import verify, write_archive
 from results.find.records import RecordError

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from record.model import as_json
+from record.part import as_json
 from results.exchange.archive import CHECKSUMS, verify
 from results.find.records import find_records
 from results.tests.builder import SHAPES
@@ -26,6 +26,7 @@ SEEN = Path(__file__).with_name("edits.csv")  # shape, field, and the first comm
 REASONS = {
     "benchmark model system sample data variant run_id provenance. serving.clock_error_s": "nothing else repeats it",
     "devices. node_check.devices. node_check.figures.name node_check.figures.rank": "nothing else repeats it",
+    "serving.version": "nothing else repeats it",
     "config.": "an option that no number of this run depends on",
     "windows.start_epoch_s windows.end_epoch_s": "the made-up traces have no wall clock",
     "losses step_times_s node_check.figures.values": "one of many readings, and within the range of the others",

@@ -61,12 +61,12 @@ def test_findings_differ_in_more_than_numbers_or_are_alike():
 
 def test_a_finding_has_the_remedy_of_what_it_follows_from():
     own = finding("energy_left_out", reasons=(finding("is_estimate"),))
-    of_idle = finding("energy_left_out", reasons=(finding("idle_unknown"),))
+    of_idle = finding("energy_left_out", reasons=(finding("idle_power"),))
     assert own.advice.remedy == finding("is_estimate").advice.remedy != of_idle.advice.remedy
     assert own.advice.meaning == of_idle.advice.meaning == "A requirement is undecided."
     assert (str(own), str(of_idle)) == (
         "no energy that counts: it is an estimate from load, and no measurement",
-        "no energy that counts: idle power: not known",
+        "no energy that counts: idle power: the record lacks the data",
     )
 
 
@@ -85,7 +85,7 @@ def test_each_deviation_has_its_own_advice():
 
 
 def test_no_finding_on_a_server_asks_for_steps_or_has_the_advice_for_any_run():
-    kinds = ["drift", "lock_step", "late_client", "few_in_flight", "miscounted", "p99_unbounded"]
+    kinds = ["drift", "lock_step", "client_share", "few_in_flight", "miscounted", "p99_unbounded"]
     stored = [Finding(kind, tuple(dict.fromkeys(sorted(_names_in(kind)), 2.5).items())).as_data() for kind in kinds]
     record = served()
     record["serving"]["findings"] = [*stored, finding("no_prompt_tokens").as_data()]

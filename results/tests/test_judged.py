@@ -122,23 +122,6 @@ def test_steps_make_the_tokens_of_the_window():
 
 
 @pytest.mark.parametrize(
-    ("answers", "speculation", "name"),
-    [
-        ({"perplexity": 0.1}, None, "answers.perplexity"),
-        ({"agreement": 1.5}, None, "answers.agreement"),
-        ({"expected": 4, "right": 5, "reference": 1.0}, None, "answers.right"),
-        ({"expected": 4, "right": 0, "reference": 0}, None, "answers.reference"),
-        ({"questions": 4, "wrong": 5}, None, "answers.wrong"),
-        ({}, DRAFTS | {"measured_length": 4.5}, "speculation.measured_length"),
-    ],
-)
-def test_values_that_cannot_be_are_found(answers, speculation, name):
-    found = [one for one in contradictions(asked(answers, speculation)) if "can only be" in one]
-    assert [one.startswith(f"serving.{name} is") for one in found] == [True]
-    assert not [one for one in contradictions(asked(ANSWERED | TEXT, DRAFTS | COUNTED)) if "can only be" in one]
-
-
-@pytest.mark.parametrize(
     ("answers", "fixed", "options"),
     [
         (ANSWERED, "", []),

@@ -10,7 +10,8 @@ from random import Random
 import pytest
 
 from record.errors import RecordError
-from record.model import Record, changed
+from record.model import Record
+from record.part import changed
 from results.files.systems import read_systems
 from results.files.workloads import workloads
 from results.points.learning import (

@@ -95,12 +95,6 @@ def of_hfu(times: float) -> Found:
     return contradictions(record)
 
 
-def of_regions(times: float) -> Found:
-    record = run_with_all()
-    record["regions"]["measured"]["step_s"] = times * STEP_S
-    return contradictions(record)
-
-
 def doubts(record: dict[str, Any]) -> Found:
     [one] = by_point([record])
     return deviations(one)
@@ -151,7 +145,6 @@ LIMITS: tuple[tuple[str, Callable[[float], Found], float, float, str], ...] = (
     ("MOST_FLOP_PER_J", of_flop_per_j, 40e12, 60e12, "is more than any chip reaches"),
     ("MOST_RECOMPUTED", of_hfu, 1.3, 1.37, "metrics.hfu is"),
     ("MOST_RECOMPUTED", of_hfu, 1.0, 0.999, "metrics.hfu is"),
-    ("REGIONS_TOLERANCE", of_regions, 1.7, 2.5, "steps with regions take 2.5 s"),
     ("MAX_UNCERTAINTY", lambda share: of_rules(uncertainty_wh=share * 100 / 60), 0.04, 0.06, "±6.0% of the energy"),
     ("MAX_IDLE_SHARE", lambda share: of_rules(idle_power_w=share * 100.0), 0.85, 0.95, "95.0 W, compared with 100.0 W"),
     ("MAX_DIFFERENCE", lambda share: of_channel(integral_vs_counter=-share), 0.04, 0.06, "they differ by 6.0%"),

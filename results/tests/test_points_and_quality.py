@@ -185,7 +185,7 @@ def changed(**changes):
 def test_an_energy_that_is_missing_is_not_ranked():
     [results] = by_point([builder.result()])
     assert why_not_ranked(results) is None
-    assert why_not_ranked(results, "energy_effective").kind == "is_missing"
+    assert why_not_ranked(results, "energy_effective").kind == "no_energy"
 
 
 def of_energy(**changes):
@@ -291,7 +291,7 @@ def test_deviations_of_a_point_are_listed():
             builder.failed(),
         ]
     )
-    assert kinds(deviations(one)) == ["shared", "few_runs", "some_failed", "estimate", "code_changed", "versions"]
+    assert kinds(deviations(one)) == ["shared", "few_runs", "some_failed", "estimate", "code", "code"]
     assert deviations(by_point([builder.result() for _ in range(3)])[0]) == []
     [alone] = by_point([builder.result(metrics=builder.result()["metrics"] | {"comparable": False})])
     assert kinds(deviations(alone)) == ["few_runs", "smaller_workload"]
@@ -303,8 +303,8 @@ def test_deviations_of_a_point_are_listed():
 @pytest.mark.parametrize(
     ("left_out", "kind"),
     [
-        ("git_commit", "code_unknown"),
-        ("git_dirty", "changes_unknown"),
+        ("git_commit", "code"),
+        ("git_dirty", "code"),
         ("exclusive", "exclusive_unknown"),
     ],
 )

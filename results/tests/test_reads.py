@@ -16,7 +16,7 @@ from results.join.reads import shares
 from results.show.tables.reads import COLUMNS, file_table, of_reads, read_table
 from results.tests import builder
 from results.tests.builder import CPU, make_record, window
-from results.tests.of_dicts import by_point, contradictions, find_records, reads_of
+from results.tests.of_dicts import by_point, find_records, reads_of
 
 MB = 1_000_000
 
@@ -210,20 +210,3 @@ def test_an_archive_has_the_profile_and_its_numbers_are_computed_again(tmp_path,
     capsys.readouterr()
     assert caraml(["verify", archive]) == 1
     assert "io.windows.measured.reading_s is stored as 0.5" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("path", "lie", "sentence"),
-    [
-        ("windows.effective.bytes", 10**9, "1,000,000,000 bytes in its effective windows, and only 16,000,000"),
-        ("windows.effective.reads", 10**9, "reads in its effective windows"),
-        ("windows.effective.by_region", {"IO": 9 * MB}, "more bytes than were read in them"),
-        ("windows.effective.reading_s", 7.0, "io has reads in 7 s of its effective windows, which last 6 s"),
-        ("job.sequential_reads", 11, "11 sequential reads, and only 10"),
-    ],
-)
-def test_parts_that_are_more_than_the_whole_are_found(job, path, lie, sentence):
-    record = run(job)
-    assert contradictions(record) == []
-    altered = builder.altered(record, {f"io.{path}": lie})
-    assert any(sentence in found for found in contradictions(altered))

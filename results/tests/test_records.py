@@ -12,7 +12,8 @@ import pytest
 import results
 from caraml.__main__ import main
 from record.csv_rows import csv_rows
-from record.model import Record, as_json
+from record.model import Record
+from record.part import as_json
 from results.find import records
 from results.find.records import RecordError, read_record, write_record
 from results.find.schema import violation

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from record.derivation import derive
-from record.model import Record, as_json
+from record.model import Record
+from record.part import as_json
 from results.collect import collect
 from results.tests import builder
 from results.tests.of_dicts import by_point, compare

@@ -10,7 +10,8 @@ import pytest
 
 from caraml.cli import main
 from record.derivation import derive
-from record.model import Record, as_json
+from record.model import Record
+from record.part import as_json
 from results.files import systems
 from results.find import todays
 from results.tests.of_dicts import contradictions, with_todays_figures
@@ -54,14 +55,6 @@ def with_values(record, **values):
     for path, value in values.items():
         inside, last = place(record, path.replace("__", "."))
         inside[last] = value
-    return record
-
-
-def with_limit(watts):
-    """The same with another power limit by nvidia-smi."""
-    record = real()
-    for node in record["provenance"]["nodes"]:
-        node["devices"][0]["power.limit"] = watts
     return record
 
 
@@ -112,7 +105,6 @@ def test_a_real_record_agrees_with_what_is_stated_of_it(path):
         (with_values(real(), losses=real()["losses"][:-1]), "it has 49 losses, but 45 measured and 5 warm-up steps"),
         (with_values(real(), devices__0__name="NVIDIA B200"), "device GPU-1e1eebfc"),
         (with_values(real(), energy__channels__0__source="NVIDIA B200, instant power of the board by NVML"), "device"),
-        (with_limit("350.00 W"), "channel pynvml:0 has a limit of 700 W, but nvidia-smi reports 350 W"),
         (with_values(real(), windows__0__end_epoch_s=2e9), "its measured window of node vm lasts"),
         (with_values(real(), provenance__created="2026-11-27T06:01:23+00:00"), "its measured window of node vm begins"),
         (
@@ -127,7 +119,7 @@ def test_a_value_that_differs_from_what_is_stated_of_it_is_named(record, sentenc
 
 def test_parameters_are_those_of_the_table_of_known_models():
     found = with_todays_figures(with_values(real(), metrics__num_parameters=13e9))
-    assert str(found["corrected"][0]) == "parameters: 1.3e+10 recorded, 908759040 in workload.yaml"
+    assert str(found["corrected"][0]) == "parameters: 1.3e+10 recorded, 908759040 in the tables"
     assert found["metrics"] == real()["metrics"]
     other = with_values(real(), model="mine", metrics__num_parameters=5.0)
     assert with_todays_figures(other)["metrics"]["num_parameters"] == 5.0
@@ -144,9 +136,9 @@ def test_a_length_that_was_asked_for_has_flops_of_its_own():
 @pytest.mark.parametrize(
     ("record", "words"),
     [
-        (scaled(real(), flops=1.5), "FLOPs per unit of work: 9382920192 recorded, 6255280128 in workload.yaml"),
-        (scaled(real(), flops=0.9), "FLOPs per unit of work: 5629752115 recorded, 6255280128 in workload.yaml"),
-        (scaled(real(), peak=500 / 989), "peak TFLOP/s per device: 500 recorded, 989 in the table of systems"),
+        (scaled(real(), flops=1.5), "FLOPs per unit of work: 9382920192 recorded, 6255280128 in the tables"),
+        (scaled(real(), flops=0.9), "FLOPs per unit of work: 5629752115 recorded, 6255280128 in the tables"),
+        (scaled(real(), peak=500 / 989), "peak TFLOP/s per device: 500 recorded, 989 in the tables"),
     ],
 )
 def test_a_corrected_table_leaves_the_measurement_and_its_figures_follow(record, words):

@@ -17,7 +17,8 @@ import pytest
 from caraml.cli import main
 from record.errors import RecordError
 from record.findings import NOT_RANKED
-from record.model import Record, StoredFinding, changed
+from record.model import Record, StoredFinding
+from record.part import changed
 from record.values import grouped
 from results import load as loading
 from results.find.marks import MARKS

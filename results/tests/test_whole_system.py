@@ -13,7 +13,8 @@ from caraml.cli import main
 from caraml.plan.job import Point, job, planned_result
 from caraml.plan.plan import plan
 from jpwr.channel import ChannelInfo, Scope
-from record.model import Record, as_json
+from record.model import Record
+from record.part import as_json
 from results.collect import collect
 from results.files.systems import read_systems
 from results.find.records import RecordError, read_checked, write_record

@@ -91,7 +91,7 @@ def _in_a_named_precision(verdict: Verdict, mine: Sequence[PointResults], wanted
     in_usual = judged(verdict.item, verdict.system, answer(usual, verdict.item))
     if in_usual.outcome is Outcome.PASSED:
         return in_usual
-    why = finding("precision_not_named", precision=precision)
+    why = finding("repeats_needed", why=f"in {precision}, and the requirements name no precision")
     return verdict._replace(outcome=Outcome.UNDECIDED, reasons=(*verdict.reasons, why))
 
 
@@ -101,7 +101,7 @@ def _without_broken(answered: Answer, at_place: Sequence[PointResults], wanted: 
     broken = [one for one in map(wanted.fixed.broken, runs) if any(one)]
     if not broken:
         return answered
-    reasons = tuple(finding("breaks_fixed", words=words) for words in dict.fromkeys(map(str, broken)))
+    reasons = tuple(finding("no_run", why=words) for words in dict.fromkeys(map(str, broken)))
     is_failure = answered.is_failure or all(one.changed for one in broken)
     return answered._replace(why_not=finding("runs_left_out", reasons=reasons), is_failure=is_failure)
 
@@ -151,10 +151,9 @@ def judged(item: Item, system: str, result: Answer) -> Verdict:
             reason = finding("p99_unbounded", requests=round(requests))
         elif narrower and judge(partial(_keeps, item), narrower) is Outcome.PASSED:
             reason = finding("not_without_accuracy", **ends)
-        elif result.points > 1:
-            reason = finding("within_interval_of_best", **ends, points=result.points)
         else:
-            reason = finding("within_interval", **ends)
+            of = f" for the best of {result.points} points" if result.points > 1 else ""
+            reason = finding("within_interval", **ends, of=of)
     return Verdict(item, system, outcome, result, (reason,) if reason else ())
 
 

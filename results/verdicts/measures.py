@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from record.findings import Finding, finding
-from record.values import PER_DEVICE, count, grouped
+from record.values import PER_DEVICE, count, devices_text, grouped
 from results.find.records import RecordError
 from results.points.estimate import Estimate, Interval, exactly, trimmed_mean
 from results.points.facts import Setup
@@ -21,6 +21,7 @@ from results.verdicts.scale import setup_at_scale, unlike_setups
 
 GOODPUT_OF_REQUESTS = "goodput"
 LONGEST = 200  # characters of the names of places in one sentence
+NO_NUMBER = "no run has this number"
 
 
 class Answer(NamedTuple):
@@ -72,15 +73,17 @@ def check_alike(results: Sequence[PointResults], workloads: Mapping[str, Selecti
 def answer(mine: Sequence[PointResults], quantity: Quantity) -> Answer:
     """Return a system's value of a quantity from its points of the workload, or why it has none."""
     if not mine:
-        return Answer(why_not=finding("no_run"))
+        return Answer(why_not=finding("no_run", why="no run of this workload"))
     if quantity.what == "machine_time" and not quantity.machine_devices:
-        return Answer(why_not=finding("machine_unknown"))
+        return Answer(
+            why_not=finding("unclear", why="the devices of the machine are not known: give a pledge, or a budget")
+        )
     at_place = at(mine, quantity)
     if quantity.what == "machine_time" and at_place and at_place[0].point.copies:
         largest, machine = max(one.point.devices for one in at_place), quantity.machine_devices or 0
         at_place = [one for one in at_place if one.point.devices >= machine]
         if not at_place:
-            return Answer(why_not=part_filled(largest, machine))
+            return Answer(why_not=finding("part_filled", filled=largest, devices=machine))
     if quantity.what == "failed_runs":
         runs = sum(len(one.good) + len(one.bad) for one in at_place)
         if not runs:
@@ -109,7 +112,8 @@ def _to_loss(trained: Sequence[PointResults], quantity: Quantity) -> Answer:
         return Answer(why_not=finding("not_to_loss"))
     targets = sorted({one.point.to_loss for one in trained})
     if len(targets) > 1:
-        return Answer(why_not=finding("several_targets", targets=" and ".join(f"{one:g}" for one in targets)))
+        words = " and ".join(f"{one:g}" for one in targets)
+        return Answer(why_not=finding("unclear", why=f"its runs are trained to the losses {words}: fix window.to_loss"))
     if why := next(filter(None, map(missed, trained)), None):
         return Answer(why_not=why, is_failure=True)
     good = [one for one in trained if one.good and not one.wrong]
@@ -122,7 +126,7 @@ def _of_energies(good: Sequence[PointResults], what: str) -> Answer:
     worst = lowest_level(records)
     known = [one for one in map(grade, records) if one is not None]
     if worst is None or len(known) < len(records):
-        return Answer(why_not=finding("no_energy"))
+        return Answer(why_not=finding("no_energy", why="runs without an energy"))
     is_none = min(known) == ESTIMATE if what == "energy_grade" else not worst.level
     reasons = [] if is_none else list(filter(None, map(why_not_ranked, good)))
     if reasons:
@@ -141,16 +145,11 @@ def at(results: Sequence[PointResults], quantity: Quantity) -> list[PointResults
     ]
 
 
-def part_filled(devices: int, machine_devices: int) -> Finding:
-    """Return why copies on part of a machine do not show what all of it does."""
-    return finding("part_filled", filled=devices, devices=machine_devices)
-
-
 def _nothing_there(mine: Sequence[PointResults]) -> Finding:
     limits = {limits_of(one.any) for one in mine}
     every = [f"{one.point.place}, {limits_of(one.any)}" if len(limits) > 1 else one.point.place for one in mine]
     places = ", ".join(dict.fromkeys(every))
-    return finding("elsewhere", places=places) if len(places) < LONGEST else finding("not_at_point")
+    return finding("no_run", why="no run at this point" + (f", only at {places}" if len(places) < LONGEST else ""))
 
 
 def _no_run(mine: Sequence[PointResults], at_place: Sequence[PointResults]) -> Answer:
@@ -161,8 +160,8 @@ def _no_run(mine: Sequence[PointResults], at_place: Sequence[PointResults]) -> A
         return Answer(why_not=finding("runs_left_out", reasons=tuple(left_out)))
     bad = [record for one in at_place for record in one.bad]
     states = " and ".join(dict.fromkeys(record.status.replace("_", " ") for record in bad))
-    why = finding("all_failed", runs=len(bad), states=states) if len(bad) > 1 else finding("one_failed", states=states)
-    return Answer(why_not=why, is_failure=True)
+    runs = f"all {len(bad)} runs" if len(bad) > 1 else "the one run"
+    return Answer(why_not=finding("repeats_needed", why=f"{runs}: {states}"), is_failure=True)
 
 
 def _best(good: Sequence[PointResults], quantity: Quantity) -> Answer:
@@ -180,10 +179,11 @@ def _best(good: Sequence[PointResults], quantity: Quantity) -> Answer:
             return Answer(why_not=finding("energy_left_out", reasons=tuple(reasons)))
     best = slowest(usable, path) if measured.better == "less" else fastest(usable, path)
     if best is None or best.estimate(path) is None:
-        return Answer(why_not=finding("no_number"))
+        return Answer(why_not=finding("no_run", why=NO_NUMBER))
     where = _where(best)
     if len(best.good) < quantity.of_runs:
-        return Answer(why_not=finding("few_good_runs", runs=len(best.good), wanted=quantity.of_runs), at=where)
+        few = finding("repeats_needed", why=f"{len(best.good)} good runs, {quantity.of_runs} wanted")
+        return Answer(why_not=few, at=where)
     return Answer(
         _estimate(best, path, quantity, with_accuracy=True),
         unit=quantity.unit if quantity.what in TIMES else measured.of(best.any.work_unit).unit,
@@ -231,21 +231,21 @@ def _scaling(mine: Sequence[PointResults], good: Sequence[PointResults], quantit
     few_devices = quantity.from_devices or min(one.point.devices for one in ranked)
     many_devices = max(one.point.devices for one in good)
     if many_devices == few_devices:
-        return Answer(why_not=finding("one_size", devices=few_devices))
+        return Answer(why_not=finding("more_devices", devices=few_devices))
     small = [one for one in ranked if one.point.devices == few_devices]
     large = [one for one in good if one.point.devices == many_devices]
     if not small:
-        return Answer(why_not=finding("no_run_on", devices=few_devices))
+        return Answer(why_not=finding("no_run", why=f"no run on {devices_text(few_devices)}"))
     few, many = map(_best_by_setup, (small, large))
     if not few or not many:
-        return Answer(why_not=finding("no_number"))
+        return Answer(why_not=finding("no_run", why=NO_NUMBER))
     pairs = [(many[setup], few[setup]) for setup in many if setup in few]
     if not pairs:
         return Answer(why_not=unlike_setups(max(few.values(), key=_speed), max(many.values(), key=_speed)))
     of_many, of_few = max(pairs, key=lambda pair: _speed(pair[0]))
     ratio = of_many.over(of_few, PER_DEVICE)
     if ratio is None:
-        return Answer(why_not=finding("no_number"))
+        return Answer(why_not=finding("no_run", why=NO_NUMBER))
     doubts = tuple(dict.fromkeys([*deviations(of_many, False), *deviations(of_few, False)]))
     return Answer(ratio, at=f"{_where(of_many)} over {_where(of_few)}", points=len(large), doubts=doubts)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from jpwr.median import median_interval
 from jpwr.process.device_ids import same_ids
-from record.model import is_number
+from record.part import is_number
 from record.parts import devices_of, sensor_channels
 from results.find.records import Record
 from results.join.clocks import REASONS

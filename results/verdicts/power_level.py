@@ -48,7 +48,7 @@ def power_level(record: Record, key: str = "energy") -> PowerLevel | None:
         return None
     reached = 0
     for level in LEVELS:
-        if lacking := tuple(_lacking(record, energy, level)):
+        if lacking := tuple(finding("level", lacks=words) for words in _lacking(record, energy, level)):
             return PowerLevel(reached, lacking)
         reached = level
     return PowerLevel(reached, ())
@@ -60,50 +60,52 @@ def lowest_level(records: Sequence[Record]) -> PowerLevel | None:
     return min(levels, key=lambda one: one.level, default=None)
 
 
-def _lacking(record: Record, energy: Energy, level: int) -> Iterator[Finding]:
+def _lacking(record: Record, energy: Energy, level: int) -> Iterator[str]:
     """Yield what an energy lacks for a level."""
     if energy.power_kind != "measured" or not set(energy.power_scope.split("+")) <= set(OUTER):
-        yield finding("level_boards", scope=energy.power_scope)
+        yield f"the power of the node or the supply: the energy is of scope {energy.power_scope}"
         return
     yield from _readings(energy, level)
     window_s, site, num_nodes = energy.window_s or 0.0, energy.site, record.layout.num_nodes or 1
     if window_s < MIN_CORE_S:
-        yield finding("level_core", window_s=window_s, least_s=MIN_CORE_S)
+        yield f"a window of {MIN_CORE_S:.0f} s: it has {window_s:g} s"
     if level > 1 and not (energy.number("run_wh") and len(energy.tenths or ()) == TENTHS):
-        yield finding("level_run")
+        yield "the energy of the whole run, and ten means of power in the window"
     if level > 1 and not (energy.idle_power_w or 0.0) > 0:
-        yield finding("level_idle")
+        yield "the idle power"
     # Without a statement on the machine, the nodes of the run are the machine.
     measured = len({one.hostname for one in energy.channels})
     machine = max(int(site.number("machine_nodes") or 0), num_nodes)
     if measured < machine and not _is_enough(measured, machine, energy.avg_power_w or 0.0, level):
-        yield finding("level_part", measured=measured, nodes=machine, power_w=energy.avg_power_w or 0.0)
+        yield f"a larger part of the machine: {measured} of {machine} nodes, {energy.avg_power_w or 0.0:.0f} W"
     # Besides the nodes; a run on one node uses no network.
     covered = {*site.measured, *site.estimated} - {*(site.estimated if level == 3 else ())}
     needed = [one for one in SUBSYSTEMS[level] if one != "network" or num_nodes > 1]
     if lacking := [one for one in needed if one not in covered]:
-        yield finding("level_subsystems", lacking=", ".join(lacking), how="measured" if level == 3 else "in it")
+        how = "measured" if level == 3 else "in it"
+        yield f"{', '.join(lacking)} {how} (meter_covers, meter_estimates of the system's block)"
     # A meter in the supply line is upstream of the conversion; of a node's sensor the site must state it.
     losses = "upstream" if energy.power_scope == "supply" else site.losses
     if losses not in LOSSES[level]:
-        yield finding("level_losses", losses=losses or "not stated", wanted=" or ".join(LOSSES[level]))
+        wanted = " or ".join(LOSSES[level])
+        yield f"conversion losses: {losses or 'not stated'}, {wanted} wanted (meter_losses of the system's block)"
     yield from _accuracy(energy, level)
 
 
-def _readings(energy: Energy, level: int) -> Iterator[Finding]:
+def _readings(energy: Energy, level: int) -> Iterator[str]:
     """Level 3 needs an energy that the meter itself integrates, the others a reading a second."""
     if level == 3:
         if any(one.method != "counter" for one in energy.channels):
-            yield finding("level_counter")
+            yield "an energy that the meter integrates itself"
         return
     rates = [(one.samples or 0.0) / energy.window_s if energy.window_s else 0.0 for one in energy.channels]
     # Both edges of a window cut a step: a reading each second is one less than its seconds.
     least = 1 / MAX_STEP_S - (1 / energy.window_s if energy.window_s else 0.0)
     if min(rates) < least:
-        yield finding("level_rate", rate=min(rates))
+        yield f"a reading each second: there are {min(rates):.2f} a second"
     # A reading that is lost leaves two steps, and readings are seldom on time.
     elif (gap_s := max(one.largest_gap_s or 0.0 for one in energy.channels)) > 2 * MAX_STEP_S:
-        yield finding("level_gap", gap_s=gap_s)
+        yield f"a reading each second: there is none for {gap_s:.1f} s"
 
 
 def _is_enough(measured: int, machine: int, power_w: float, level: int) -> bool:
@@ -112,12 +114,12 @@ def _is_enough(measured: int, machine: int, power_w: float, level: int) -> bool:
     return enough or (level == 1 and power_w >= ENOUGH_W)
 
 
-def _accuracy(energy: Energy, level: int) -> Iterator[Finding]:
+def _accuracy(energy: Energy, level: int) -> Iterator[str]:
     own = energy.accuracy if energy.accuracy_from in STATED else None
     percent = energy.site.number("accuracy_percent")
     accuracy = percent / 100 if percent else own
     most = max(ACCURACY[level], min(ACCURACY[level] * math.sqrt(len(energy.channels)), MOST_OF_SEVERAL))
     if accuracy is None or not accuracy > 0:
-        yield finding("level_accuracy_unknown", most=most)
+        yield f"a meter within {most:.0%}: its accuracy is not stated (meter_accuracy_percent of the system's block)"
     elif accuracy > most:
-        yield finding("level_accuracy", accuracy=accuracy, most=most)
+        yield f"a meter within {most:.0%}: this one is within {accuracy:.1%}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from record.derived import ratio
-from record.model import Record, changed
+from record.model import Record
+from record.part import changed
 from results.files.systems import system_of
 from results.verdicts.cost import Costs
 

@@ -116,7 +116,7 @@ def energy_rules(record: Record, key: str = "energy") -> list[Rule]:
 
 def _idle_power(idle_w: float | None, power_w: float | None) -> Rule:
     if idle_w is None:
-        return Rule(False, finding("idle_unknown"))
+        return Rule(False, finding("idle_power"))
     if power_w and idle_w > MAX_IDLE_SHARE * power_w:
         return Rule(False, finding("idle_high", idle_w=idle_w, power_w=power_w))
     return Rule(True, finding("idle_power", idle_w=idle_w))
@@ -127,7 +127,7 @@ def why_not_ranked(results: PointResults, energy: str = "energy") -> Finding | N
     for record in results.good:
         kind = grade(record, energy)
         if kind is None:
-            return finding("is_missing")
+            return finding("no_energy", why="there is none")
         if kind == ESTIMATE:
             return finding("is_estimate")
         for rule in energy_rules(record, energy):
@@ -157,30 +157,35 @@ def _all_devices(record: Record, channels: Sequence[Channel]) -> Rule:
     if scopes <= {"cpu", "dram"} and scopes:
         return _of_processors(record, scopes)
     if len(scopes) > 1:
-        return Rule(False, finding("mixed_scopes", scopes=", ".join(sorted(scopes))))
+        return Rule(False, _of_devices(f"the sensors have different scopes: {', '.join(sorted(scopes))}"))
     if scopes & {"node", "supply"}:
-        return Rule(True, finding("whole_node", scope=scopes.pop()))
+        return Rule(True, _of_devices(f"the sensors are of scope {scopes.pop()}, which contains them"))
     counted = Counter[str]()
     for channel in channels:
         counted[channel.hostname] += int(channel.num_devices or 1)
     if counted.total() > num_devices:  # sensors without ids, such as IPUs', and cards of two devices
-        return Rule(False, finding("too_many_devices", measured=counted.total(), devices=num_devices))
+        return Rule(False, _of_devices(f"the energy of {counted.total()} devices is counted, {num_devices} trained"))
     trained = Counter(device.hostname for device in record.devices)
     if counted.total() == num_devices == trained.total() and counted != trained:
         known = ", ".join(f"{counted[host]} of {number} devices of {host}" for host, number in sorted(trained.items()))
-        return Rule(False, finding("other_devices", known=known))
+        return Rule(False, _of_devices(known))
     is_all = counted.total() == num_devices
-    return Rule(is_all, finding("all_devices", measured=counted.total(), devices=num_devices))
+    return Rule(is_all, _of_devices(f"{counted.total()} of {num_devices} devices"))
 
 
 def _of_processors(record: Record, scopes: set[str]) -> Rule:
     """Check an energy of processors and memory: the processors must have trained."""
     if "cpu" not in scopes:
-        return Rule(False, finding("memory_alone"))
+        return Rule(False, _of_devices("the energy is of memory alone"))
     accelerated = is_accelerated(record)
     if accelerated is None:
-        return Rule(None, finding("trained_unknown"))
-    return Rule(not accelerated, finding("accelerators_trained" if accelerated else "processors_trained"))
+        return Rule(None, finding("all_devices"))
+    words = "accelerators trained, and the energy is of processors alone" if accelerated else "the processors trained"
+    return Rule(not accelerated, _of_devices(words))
+
+
+def _of_devices(known: str) -> Finding:
+    return finding("all_devices", known=known)
 
 
 def window_too_short(results: PointResults, path: str = "") -> Finding | None:
@@ -222,7 +227,7 @@ def deviations(results: PointResults, with_energy: bool = True) -> list[Finding]
         found.append(finding("mixed_energies"))
     commits = {record.provenance.git_commit for record in results.good}
     if len(commits) > 1:
-        found.append(finding("versions", versions=len(commits)))
+        found.append(finding("code", what=f"its runs are of {len(commits)} versions of the code"))
     return list(dict.fromkeys(found))
 
 
@@ -282,11 +287,11 @@ def rising(record: Record) -> list[Finding]:
 
 def _origin(origin: Provenance) -> list[Finding]:
     """Return the deviations of a run's code and node, and the unknown facts about them."""
-    changed = {"True": "code_changed", "False": ""}
+    changed = {"True": "the code had local changes", "False": ""}
     shared = {"no": "shared", "yes": ""}
-    kinds = (
-        "" if origin.git_commit else "code_unknown",
-        changed.get(str(origin.git_dirty), "changes_unknown"),
-        shared.get(str(origin.exclusive), "exclusive_unknown"),
+    on_code = (
+        "" if origin.git_commit else "the version of the code is not known",
+        changed.get(str(origin.git_dirty), "whether the code had local changes is not known"),
     )
-    return [finding(kind) for kind in kinds if kind]
+    on_node = [shared.get(str(origin.exclusive), "exclusive_unknown")]
+    return [finding("code", what=what) for what in on_code if what] + list(map(finding, filter(None, on_node)))

@@ -20,7 +20,7 @@ def why_left_out(one: PointResults) -> Finding | None:
         return finding("to_loss")
     if not one.is_comparable:
         return finding("smaller")
-    return None if one.precision else finding("no_precision")
+    return None if one.precision else finding("no_run", why="its precision is not known")
 
 
 def ranked_points(results: Sequence[PointResults]) -> Sequence[PointResults]:

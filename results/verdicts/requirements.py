@@ -83,8 +83,8 @@ class Selection:
             wanted, known = getattr(self, name), sorted({values[name] for values in facts} - {""})
             if wanted and known and wanted not in known:
                 hint = meant(wanted, known) or f"they have {', '.join(known)}"
-                return finding("no_run_with", fact=name, value=wanted, hint=hint)
-        return finding("no_run")
+                return finding("unclear", why=f"no run has the {name} '{wanted}': {hint}")
+        return finding("no_run", why="no run of this workload")
 
     def of(self, results: Iterable[PointResults]) -> list[PointResults]:
         """Return its points with the runs that count: those that keep what is fixed."""

@@ -71,8 +71,8 @@ def setup_at_scale(one: PointResults) -> Setup:
 def unlike_setups(few: PointResults, many: PointResults) -> Finding:
     """Return the differences between the setups of two points on different numbers of devices."""
     few_setup, many_setup = (", ".join(words) for words in differences([setup_at_scale(one) for one in (few, many)]))
-    numbers = {"few": few.point.devices, "many": many.point.devices}
-    return finding("unlike_setups", few_setup=few_setup, many_setup=many_setup, **numbers)
+    of_few = f"the runs on {devices_text(few.point.devices)} have {few_setup}"
+    return finding("other_setups", why=f"{of_few}, those on {devices_text(many.point.devices)} have {many_setup}")
 
 
 def speed_of(results: Sequence[PointResults], devices: int) -> Speed:

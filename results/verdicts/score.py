@@ -304,12 +304,14 @@ def _term(
     for system in systems:
         every, mine = (points_of(points, system, wanted) for points in (results, alike))
         left_out = any(one.good for one in every) and not any(one.good for one in mine)
-        answers[system] = Answer(why_not=finding("unlike", reason=NOT_SHARED)) if left_out else answer(mine, quantity)
+        answers[system] = (
+            Answer(why_not=finding("repeats_needed", why=NOT_SHARED)) if left_out else answer(mine, quantity)
+        )
     kinds = {system: {one.energy_kind} for system, one in answers.items() if one.energy_kind}
     first = next((system for system in (reference, *systems) if system in kinds), reference)
     for system in kinds:
         if why := _unlike_energies(kinds, system, first):
-            answers[system] = Answer(why_not=finding("unlike", reason=why))
+            answers[system] = Answer(why_not=finding("repeats_needed", why=why))
     return answers
 
 

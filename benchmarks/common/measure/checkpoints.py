@@ -20,7 +20,7 @@ from benchmarks.common.node.out_of_memory import short_message
 from benchmarks.common.options import CheckpointOptions, ConfigError
 from benchmarks.common.record import CHECKPOINT, RESTORE, RunRecord, Window
 from benchmarks.common.workload import State
-from record.model import as_json
+from record.part import as_json
 
 OF_ROUNDS: dict[str, Callable[[Sequence[float]], float]] = {"": fmean, "least_": min, "most_": max}
 OF_RANK = re.compile(r"__(\d+)_")  # begin of the names of a rank's files; rank 0 writes all others

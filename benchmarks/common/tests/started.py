@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from record.derivation import derive
-from record.model import Record, as_json
+from record.model import Record
+from record.part import as_json
 from tests.waiting import PATIENCE_S
 
 REPOSITORY = Path(__file__).resolve().parents[3]

@@ -296,9 +296,7 @@ def test_a_rate_that_drifts_is_a_remark():
 @pytest.mark.parametrize(
     ("changes", "kinds"),
     [
-        ({"client_delay_p50_s": 0.0001}, set()),
-        ({"client_delay_p50_s": 0.001}, {"late_client"}),
-        ({"client_delay_p99_s": 0.01}, {"late_client"}),
+        ({}, set()),
         ({"mean_in_flight": 3.9}, {"few_in_flight"}),
     ],
 )

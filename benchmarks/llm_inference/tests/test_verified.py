@@ -157,7 +157,6 @@ AT_A_URL = {"model": "any", "config__serve__url": "http://x", "config__serve__mo
         (OTHER_SLO, "are those of 'mine', but the presets are"),
         ({"metrics__slo_ttft_s": 20.0}, "metrics.slo_ttft_s is stored as 20, but its"),
         ({"config__load__concurrency": 3, "layout__global_batch_size": 3}, "but a closed loop of 3 never has"),
-        ({"serving__version": "9"}, "serving.version is '9', which provenance.packages does not have"),
         ({"error": "the server died"}, "its status is ok, but it has the error 'the server died'"),
     ],
 )

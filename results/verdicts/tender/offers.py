@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from record.model import changed
+from record.part import changed
 from results.find.records import Found, RecordError
 
 

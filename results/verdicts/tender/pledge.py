@@ -38,6 +38,7 @@ from results.verdicts.requirements import (
 )
 
 PURPOSE = "caraml-pledge"  # OpenSSH's namespace: the signature of an archive is none of a pledge
+NOT_TOGETHER = "runs with different setups keep the figures of this point, and none of them keeps all"
 TIME = "time_to_solution"
 PLEDGED = (*MEASURED, TIME)
 OF_TIME = ("work", "unit")
@@ -135,7 +136,9 @@ def check_pledge(
         best = verdict.answer.best
         if is_of_machine and verdict.outcome is Outcome.PASSED and best and grade(best.any) == "Q1":
             # Sensors of the devices alone cannot show that a machine keeps its power.
-            verdict = verdict._replace(outcome=Outcome.UNDECIDED, reasons=(finding("devices_alone"),))
+            verdict = verdict._replace(
+                outcome=Outcome.UNDECIDED, reasons=(finding("no_energy", why="the power is of the devices alone"),)
+            )
         found.append(verdict)
     return [verdict for alike in grouped(found, _place).values() for verdict in _together(alike, results, requirements)]
 
@@ -157,5 +160,5 @@ def _together(figures: Sequence[Verdict], results: Sequence[PointResults], requi
 
     if any(map(keeps_all, results)):
         return list(figures)
-    why = (finding("not_together"),)
+    why = (finding("other_setups", why=NOT_TOGETHER),)
     return [one._replace(outcome=Outcome.UNDECIDED, reasons=why) if one in kept else one for one in figures]
