@@ -217,7 +217,8 @@ def test_a_file_of_references_is_read_as_written_and_an_earlier_one_counts(tmp_p
 
 
 @pytest.mark.parametrize(
-    "name", ["llm_training", "llm_training tiny-llama-LoRA", "resnet50", "resnet50_torch", "cosmoflow", "deepcam", "fno"]
+    "name",
+    ["llm_training", "llm_training tiny-llama-LoRA", "resnet50", "resnet50_torch", "cosmoflow", "deepcam", "fno"],
 )
 def test_the_suite_has_a_reference_of_what_the_tag_gate_runs_on_a_laptop(name):
     name, _, model = name.partition(" ")
