@@ -159,6 +159,8 @@ class Config:
             raise ConfigError("--cold-cache was asked for, but text is mapped into memory: leave it out")
         if self.turns.effective and self.compute.device == "ipu":
             raise ConfigError("--effective cannot time single steps on an IPU: leave it out")
+        if self.checkpoint.checkpoint and self.model.shape.adapted:
+            raise ConfigError("--checkpoint would write the frozen weights of LoRA, too: leave it out")
 
 
 @dataclass(frozen=True)

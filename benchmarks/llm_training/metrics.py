@@ -35,11 +35,15 @@ def learning_rate(options: TrainingOptions, step: int) -> float:
 def recomputed_share(model: ModelOptions, flops_per_token: float, recompute: str) -> float:
     """Return the FLOPs to recompute the forward pass, as a share of the model FLOPs.
 
-    The forward pass is a third of them. `full` recomputes all layers, without the output's product; `selective`
-    recomputes attention, 4 x layers x width x sequence.
+    The forward pass is a third of them, and of the frozen products of LoRA half. `full` recomputes all layers, without
+    the output's product; `selective` recomputes attention, 4 x layers x width x sequence.
     """
     shape = model.shape
     output = 2 * shape.padded_vocab_size * shape.hidden_size
     attention = 4 * shape.num_layers * shape.num_heads * shape.head_width * model.tokens_per_sample
-    recomputed = {"none": 0.0, "selective": attention, "full": flops_per_token / 3 - output}[recompute]
+    forward = flops_per_token / 3
+    if shape.adapted:
+        trained = 6 * shape.adapter_parameters + 3 * attention
+        forward = (flops_per_token - trained) / 2 + trained / 3
+    recomputed = {"none": 0.0, "selective": attention, "full": forward - output}[recompute]
     return recomputed / flops_per_token

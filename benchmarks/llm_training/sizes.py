@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from benchmarks.common.options import ConfigError
 
 VOCAB_MULTIPLE = 128  # to pad vocabularies to, for matrix sizes that suit the hardware and divide by 2...128
+LORA_RANK = 16  # of adapters, as in MLPerf Training's LoRA since round 4.0
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class ModelSize:
     top_k: int = 0  # experts for each token
     shared_ffn_size: int = 0  # width of the network that every token takes next to its experts
     expert_parallel_size: int = 1
+    adapted: tuple[str, ...] = ()  # linear layers with an adapter of LoRA, which alone is trained
 
     def __post_init__(self) -> None:
         if self.hidden_size % self.num_heads and not self.head_size:
@@ -61,6 +64,18 @@ class ModelSize:
     def embeddings(self) -> int:
         """Matrices of the vocabulary: 1 where embedding and output share their weights, else 2."""
         return 2 if self.gated else 1
+
+    @property
+    def adapter_parameters(self) -> int:
+        """Parameters of all adapters: of each LORA_RANK for an input and an output of its layer."""
+        width, keys = self.num_heads * self.head_width, self.groups * self.head_width
+        inputs_and_outputs = {
+            "linear_qkv": self.hidden_size + width + 2 * keys,
+            "linear_proj": width + self.hidden_size,
+            "linear_fc1": self.hidden_size + 2 * self.ffn_hidden_size,  # of a gated network
+            "linear_fc2": self.ffn_hidden_size + self.hidden_size,
+        }
+        return LORA_RANK * self.num_layers * sum(inputs_and_outputs[name] for name in self.adapted)
 
 
 GPT2_VOCAB_SIZE, LLAMA3_VOCAB_SIZE = 50_257, 128_256
@@ -91,3 +106,12 @@ SIZES = {
         experts=32, top_k=4, expert_parallel_size=8,
     ),
 }  # fmt: skip
+
+ATTENTION, MLP = ("linear_qkv", "linear_proj"), ("linear_fc1", "linear_fc2")
+# Frozen weights have no optimizer state, so that 8 devices hold them.
+ONE_NODE: dict[str, dict[str, Any]] = {"llama3-70B": {"tensor_parallel_size": 4, "pipeline_parallel_size": 2}}
+SIZES |= {
+    f"{size}-{kind}": replace(SIZES[size], adapted=adapted, **ONE_NODE.get(size, {}))
+    for size in ("tiny-llama", "llama3-8B", "llama3-70B")
+    for kind, adapted in (("LoRA", ATTENTION), ("LoRA-MLP", ATTENTION + MLP))
+}

@@ -139,6 +139,7 @@ def plan(
     if tag.FILL in every:
         check_fill(block, site)
     model = model or facts.default_model(block.values)
+    model += "".join(facts.variants[name] for name in facts.variants.keys() & every)
     for precision in tag.PRECISIONS & every:
         block = replace(block, default_precision=precision)
     points = sweep(known, block, site, model, "$gate_batch" if tag.GATE in every else facts.batches, every)

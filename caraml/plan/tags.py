@@ -69,7 +69,7 @@ def tags_by_choice(folder: Path, facts: Facts) -> dict[str, set[str]]:
         raise SiteError(f"{workflow} cannot be read: {error}") from error
     own = {tag for _, expression in expressions for tag in re.findall(r"[\w.-]+", expression)}
     own -= PRECISIONS | {*facts.lacks.split()}
-    choices = {"": own | COMMON | {*facts.tags.split()}, "system": {*read_systems()}}
+    choices = {"": own | COMMON | {*facts.tags.split()}, "system": {*read_systems()}, "variant": {*facts.variants}}
     choices["precision"] = {*facts.precisions.split()}
     for name, expression in expressions:
         if expression in own:  # a tag alone chooses the value of a parameter

@@ -84,6 +84,12 @@ def test_what_there_is_not_is_one_sentence(asked, message, capsys):
             ["CPU", "117M", "800M"],
             "117M and 800M exclude each other, as each chooses the model: give one",
         ),
+        (
+            "llm_training",
+            ["CPU", "lora", "lora-mlp"],
+            "lora and lora-mlp exclude each other, as each chooses the variant",
+        ),
+        ("llm_training", ["CPU", "lora"], "GPT training has no model tiny-LoRA"),
         ("llm_training", ["A100", "CPU"], "A100 and CPU exclude each other, as each is a system"),
         ("llm_training", ["cpu"], "llm_training has no tag 'cpu' (did you mean 'CPU'?)"),
     ],
@@ -91,6 +97,11 @@ def test_what_there_is_not_is_one_sentence(asked, message, capsys):
 def test_tags_that_make_no_run_are_one_sentence(workflow, tags, message):
     with pytest.raises(SiteError, match=re.escape(message)):
         plan("CPU", workflow, tags=tags)
+
+
+def test_a_tag_makes_a_variant_of_a_model():
+    planned = plan("CPU", "llm_training", "tiny-llama", tags=["CPU", "tiny-llama", "lora"])
+    assert planned["model"] == "tiny-llama-LoRA"
 
 
 def test_a_workload_needs_little_to_be_known(described):

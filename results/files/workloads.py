@@ -45,6 +45,7 @@ class Facts:
     max_measured_s: Annotated[NotNegative, "longest window; 0: no limit"] = 0.0
     parameters: Mapping[str, Parameter] = no_keys()
     tags: Annotated[str, "those of its workflow that caraml/plan/tags.py has, other than the common ones"] = ""
+    variants: Annotated[Mapping[str, Text], "what a tag adds to the model's name"] = no_keys()
     lacks: Annotated[str, "tags of its workflow that only another workload with the same workflow has"] = ""
     instead: Annotated[str, "workload of its workflow for its tag, and where no image has this one's framework"] = ""
     refused: Annotated[Mapping[Vendor, Text], "reason by vendor on whose devices it does not run"] = no_keys()

@@ -38,15 +38,19 @@ def test_parameters_are_the_published_ones(workload, model, parameters):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_flops_of_gpt_are_those_of_the_formula_at_every_length(size):
-    """6 for each number of a matrix that a token meets, and 12 l w s for attention: arXiv:2204.02311, appendix B."""
+    """6 for each number of a matrix that a token meets, and 12 l w s for attention: arXiv:2204.02311, appendix B.
+
+    Of a frozen matrix 4, as it has no gradient.
+    """
     shape, facts = SIZES[size], workloads()["llm_training"]
     width, keys = shape.num_heads * shape.head_width, shape.groups * shape.head_width
     networks = max(1, shape.top_k) * shape.ffn_hidden_size + shape.shared_ffn_size
     matrices = (2 + shape.gated) * networks + 2 * width + 2 * keys + shape.experts
     met = shape.num_layers * shape.hidden_size * matrices + shape.padded_vocab_size * shape.hidden_size
+    of_weights = 4 * met + 6 * shape.adapter_parameters if shape.adapted else 6 * met
     for length in (1, 512, shape.sequence_length, 4096):
         attention = 12 * shape.num_layers * width * length
-        assert flops_of_token("llm_training", size, length).per_unit == 6 * met + attention
+        assert flops_of_token("llm_training", size, length).per_unit == of_weights + attention
     assert list(facts.flops[size]) == [f"{shape.sequence_length} tokens"]
 
 
@@ -59,7 +63,7 @@ def test_flops_of_llama_are_those_of_a_published_rate():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("size", ["tiny", "tiny-llama", "tiny-moe"])
+@pytest.mark.parametrize("size", ["tiny", "tiny-llama", "tiny-llama-LoRA", "tiny-llama-LoRA-MLP", "tiny-moe"])
 def test_gpt_has_the_parameters_and_flops_that_pytorch_counts(imported, size):
     done = forked.run("benchmarks.llm_training.tests.count_parameters", size)
     assert done.returncode == 0, done.stderr

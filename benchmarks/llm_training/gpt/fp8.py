@@ -40,11 +40,13 @@ class Fp8Linear(torch.autograd.Function):
         return product(x, weight, x_NK.dtype)
 
     @staticmethod
-    def backward(ctx: Any, gradient_NM: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        """Return the gradients of input and weight."""
+    def backward(ctx: Any, gradient_NM: Tensor) -> tuple[Tensor, Tensor | None]:  # type: ignore[override]
+        """Return the gradients of input and weight; a frozen weight has none."""
         x8_NK, x_scale, weight8_MK, weight_scale = ctx.saved_tensors
         gradient8_NM, scale = scaled(gradient_NM, torch.float8_e5m2)
         of_input = product((gradient8_NM, scale), (weight8_MK.t(), weight_scale), gradient_NM.dtype)
+        if not ctx.needs_input_grad[1]:
+            return of_input, None
         of_weight = product((gradient8_NM.t(), scale), (x8_NK.t(), x_scale), gradient_NM.dtype)
         return of_input, of_weight
 

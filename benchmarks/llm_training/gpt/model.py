@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from megatron.core import parallel_state
-from megatron.core.extensions.transformer_engine import TENorm
+from megatron.core.extensions.transformer_engine import TEColumnParallelLinear, TENorm
 from megatron.core.models.gpt import GPTModel
 from megatron.core.models.gpt.gpt_layer_specs import (
     get_gpt_layer_local_spec,
@@ -22,12 +22,13 @@ from megatron.core.transformer.module import MegatronModule
 from megatron.core.transformer.moe import moe_utils
 from megatron.core.transformer.transformer_block import TransformerBlockSubmodules, get_num_layers_to_build
 from megatron.core.transformer.transformer_config import TransformerConfig
+from megatron.core.transformer.transformer_layer import TransformerLayerSubmodules
 from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention.bias import causal_lower_right
 
 from benchmarks.llm_training.config import INIT_STD, Layout
-from benchmarks.llm_training.gpt import fp8
+from benchmarks.llm_training.gpt import fp8, lora
 from benchmarks.llm_training.gpt.kernels import FP8_BY_TORCH, PLAIN, RECIPES, Kernels
 from benchmarks.llm_training.sizes import ModelSize
 
@@ -184,6 +185,7 @@ def build_model(
     if kernels.layers == "transformer-engine":
         norm = TENorm
         spec = get_gpt_layer_with_transformer_engine_spec(num_experts=experts, moe_grouped_gemm=bool(experts))
+        _split_norms(spec.submodules, shape.adapted)
     else:
         spec = get_gpt_layer_local_spec(num_experts=experts, normalization=config.normalization)
         spec.submodules.self_attention.submodules.core_attention = CoreAttention
@@ -199,6 +201,8 @@ def build_model(
         position_embedding_type="rope",
         rotary_base=shape.rotary_base,
     )
+    if shape.adapted:
+        lora.adapt(model, shape.adapted)
     initialise_weights(model, shape, seed)
     if kernels.fp8 == FP8_BY_TORCH:
         fp8.use_in(model)
@@ -208,12 +212,20 @@ def build_model(
     return model
 
 
+def _split_norms(layer: TransformerLayerSubmodules, adapted: tuple[str, ...]) -> None:
+    """Take the norm out of TransformerEngine's adapted layers: an adapter has the input after the norm."""
+    if "linear_qkv" in adapted:
+        layer.input_layernorm, layer.self_attention.submodules.linear_qkv = TENorm, TEColumnParallelLinear
+    if "linear_fc1" in adapted:
+        layer.pre_mlp_layernorm, layer.mlp.submodules.linear_fc1 = TENorm, TEColumnParallelLinear
+
+
 @torch.no_grad()
 def initialise_weights(model: GPTModel, shape: ModelSize, seed: int) -> None:
     """Initialise the weights as GPT-2, identically for every layout: each weight has its own random stream.
 
     Normal with deviation 0.02, divided by sqrt(2 x layers) if a block writes to the residual stream (Radford
-    et al. 2019, section 2.3); biases 0, norms 1.
+    et al. 2019, section 2.3); biases 0, norms 1, and the second matrix of an adapter 0.
     """
     tensor_rank = parallel_state.get_tensor_model_parallel_rank()
     tensor_size = parallel_state.get_tensor_model_parallel_world_size()
@@ -223,7 +235,7 @@ def initialise_weights(model: GPTModel, shape: ModelSize, seed: int) -> None:
     )
     tied = shape.embeddings == 1
     for name, weight in model.named_parameters():
-        if weight.dim() == 1:
+        if weight.dim() == 1 or name.endswith("adapter.b_OR"):
             weight.fill_(1.0 if "norm" in name and name.endswith("weight") else 0.0)
             continue
         generator = torch.Generator(weight.device)

@@ -78,6 +78,14 @@ def test_what_is_recomputed_counts_in_hfu_alone(recompute, flops):
     assert again["hfu"] == pytest.approx(plain["mfu"] * (1 + flops / plain["model_flops_per_token"]))
 
 
+def test_the_forward_pass_of_lora_is_computed_again():
+    known = ("--size", "llama3-8B-LoRA", "--peak-tflops-per-device", "312")
+    metrics = metrics_of([1.0], *known, "--recompute", "full", devices=2)
+    matrices = 32 * 4096 * (3 * 14336 + 2 * 4096 + 2 * 1024)
+    forward = 2 * matrices + 4 * 32 * 4096 * 8192 + 2 * SIZES["llama3-8B-LoRA"].adapter_parameters
+    assert metrics["hfu"] / metrics["mfu"] == pytest.approx(1 + forward / metrics["model_flops_per_token"], rel=1e-6)
+
+
 def test_what_is_computed_again_is_about_what_the_original_suite_counts():
     metrics = metrics_of([1.0], *KNOWN, "--recompute", "full")
     # 8.1343 GFLOP a token: the same layers with a forward pass more, and the logits once.
@@ -127,10 +135,11 @@ def test_a_run_that_took_other_tokens_than_planned_has_failed():
     [
         (["--effective"], "--effective compares with data on the device"),
         (["--effective", "--data", "text", "--data-prefix", "x", "--device", "ipu"], "cannot time single steps"),
+        (["--size", "tiny-llama-LoRA", "--checkpoint", "x"], "--checkpoint would write the frozen weights"),
         (["--effective", "--cold-cache", "--data", "text", "--data-prefix", "x"], "text is mapped into memory"),
     ],
 )
-def test_turns_that_cannot_be_measured_are_refused(flags, message):
+def test_options_that_cannot_be_measured_are_refused(flags, message):
     with pytest.raises(ConfigError, match=message):
         parse_options(Gpt, flags)
 

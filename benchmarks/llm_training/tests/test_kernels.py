@@ -90,8 +90,8 @@ def test_bf16_that_pytorch_would_emulate_is_none(monkeypatch, capability, asked,
         assert on_pytorch.choose_target(ComputeOptions(precision=asked), Launch()).precision == precision
 
 
-def train_variant(variant: str) -> dict[str, Any]:
-    done = forked.run("benchmarks.llm_training.tests.train_variant", variant)
+def train_variant(variant: str, *flags: str) -> dict[str, Any]:
+    done = forked.run("benchmarks.llm_training.tests.train_variant", variant, *flags)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -116,6 +116,8 @@ def test_a_product_in_fp8_and_its_gradients_are_near_those_of_float32():
     # Both factors are rounded: to 3 bits of the mantissa, gradients to 2.
     for ours, theirs, error in zip(found, wanted, (0.04, 0.07, 0.07), strict=True):
         assert (ours - theirs).norm() / theirs.norm() < error
+    [of_frozen] = torch.autograd.grad(fp8.linear(x, weight.detach()), x, asked)
+    assert torch.equal(of_frozen, found[1])
 
 
 @pytest.mark.parametrize(("variant", "tolerance"), [("parts", 1e-3), ("layers", 1e-5)])

@@ -1,6 +1,6 @@
 """Started by a test: a few steps on the CPU with kernels of a GPU, which run there or have a stand-in.
 
-train_variant.py plain|fp8-by-torch|parts|layers
+train_variant.py plain|fp8-by-torch|parts|layers [FLAG...]
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def scaled_product(a: torch.Tensor, b: torch.Tensor, scale_a: Any, scale_b: Any,
 
 def main() -> None:
     warnings.filterwarnings("ignore", module=r"megatron\.")
-    variant, config = sys.argv[1], parse_options(Gpt, FLAGS)
+    variant, config = sys.argv[1], parse_options(Gpt, [*FLAGS, *sys.argv[2:]])
     run = Gpt(config, Launch())
     run.regions = RegionTimer()
     precision = "bf16" if variant in ("fp8-by-torch", "parts") else "fp32"
@@ -46,11 +46,14 @@ def main() -> None:
         run.kernels = kernels.choose_kernels(asked, target, run.shares)
     with parallel.parallel_groups(target, run.shares, config.training.seed):
         trainer: Any = run.build(target)
+        before = {name: weight.clone() for name, weight in trainer._model.module.named_parameters()}
         for _ in range(STEPS):
             trainer.data.call()
+        trained = [name for name, now in trainer._model.module.named_parameters() if (now != before[name]).any()]
+        optimized = sum(weight.numel() for weight in trainer._optimizer._weights)
         frames = torch._dynamo.utils.counters
         found = {"graphs": frames["stats"]["unique_graphs"], "graph_breaks": len(frames["graph_break"])}
-        print(json.dumps({"losses": trainer.losses(), **found}))
+        print(json.dumps({"losses": trainer.losses(), "trained": trained, "optimized": optimized, **found}))
 
 
 if __name__ == "__main__":
