@@ -3,4 +3,4 @@
 from jpwr.trace.marks import region
 
 __all__ = ["region"]
-__version__ = "1.0.0"
+__version__ = "1.1.0"

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from caraml.cli import main
+from results.find.records import find_records
 from results.tests.builder import SHAPES, job, training, write_served
 
 STORED = Path(__file__).with_name("stored")
@@ -90,3 +91,11 @@ def test_the_report_says_what_it_said(tmp_path):
     main(["report", str(RUNS), "--requirements", str(NEEDS), "--prices", str(PRICES), "-o", str(page)])
     text = "\n".join(Text(page.read_text()).lines)
     check("report.txt", re.sub(r"\d{4}-\d{2}-\d{2}.\d{2}:\d{2}(:\d{2})?( UTC)?", "TIME", text))
+
+
+@pytest.mark.parametrize("result", sorted(STORED.glob("releases/*/result.json")), ids=lambda path: path.parent.name)
+def test_a_record_of_each_release_since_1_1_0_is_read(result):
+    stored = json.loads(result.read_text())
+    [record] = find_records([result]).records
+    assert record.metrics.number("tokens_per_s") == pytest.approx(stored["metrics"]["tokens_per_s"])
+    assert record.energy.energy_wh == pytest.approx(stored["energy"]["energy_wh"])
