@@ -119,20 +119,18 @@ def _check_out(path: Path | None) -> None:
 
 
 def _overview(known: dict[str, dict[str, Parser]]) -> str:
-    """Return a line on each command and on each workload; none on workloads if they cannot be read."""
+    """Return a line on each command, and one on the workflows if the facts of workloads can be read."""
     width = max(len(name) for group in known.values() for name in group) + 2
     lines = [
-        "Check a machine, wait for sweeps, and evaluate their results; 'caraml COMMAND --help' describes a command.",
-        "",
+        "Check a machine, wait for sweeps, and evaluate their results; 'caraml COMMAND --help' describes a command."
     ]
     for title, group in known.items():
-        lines.append(f"{title}:")
+        lines += ["", f"{title}:"]
         for name, parser in group.items():
             text = str(parser.description)
             lines += [] if name in HIDDEN else [f"  {name:{width}}{text[:1].lower()}{text[1:].rstrip('.')}"]
-        lines.append("")
     try:
-        titles = [f"  {facts.title}: jube/{facts.workflow}.yaml" for facts in workloads().values()]
+        workflows = dict.fromkeys(f"{facts.workflow}.yaml" for facts in workloads().values())
     except (ImportError, RecordError):
-        titles = []
-    return "\n".join([*lines, *(["workloads:", *titles] if titles else [])])
+        workflows = {}
+    return "\n".join([*lines, *(["", f"Workflows in jube/: {', '.join(workflows)}"] if workflows else [])])
