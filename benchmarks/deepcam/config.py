@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchmarks.common import options
-from benchmarks.common.options import ConfigError, SampleConfig, data_option, option
+from benchmarks.common.options import SampleConfig, data_option, option
 from benchmarks.on_pytorch import options as on_pytorch
 
 CHANNELS = 16  # quantities of the atmosphere
@@ -48,22 +48,10 @@ class DataOptions(options.DataOptions):
 
 
 @dataclass(frozen=True)
-class TrainingOptions(options.TrainingOptions):
-    """Training."""
-
-    weight_decay: float = option(0.01, "decoupled weight decay of Adam")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.weight_decay < 0:
-            raise ConfigError("weight_decay must be 0 or more")
-
-
-@dataclass(frozen=True)
 class Config(SampleConfig):
     """All options of a run."""
 
     model: ModelOptions
     batch: BatchOptions
     data: DataOptions
-    training: TrainingOptions
+    training: on_pytorch.TrainingOptions

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from benchmarks.common import options
-from benchmarks.common.options import ConfigError, SampleConfig, option, positive
+from benchmarks.common.options import ConfigError, SampleConfig, option
+from benchmarks.on_pytorch import options as on_pytorch
 
 
 class Shape(NamedTuple):
@@ -43,18 +44,10 @@ class ModelOptions:
 
 
 @dataclass(frozen=True)
-class BatchOptions(options.BatchOptions):
+class BatchOptions(on_pytorch.BatchOptions):
     """Batch."""
 
     global_batch_size: int = option(20, "timesteps per optimizer step, over all devices")
-    micro_batch_size: int | None = option(
-        None,
-        "timesteps of a forward pass on a device; gradients of several passes are added; default: all of a device's",
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        positive(self, "micro_batch_size")
 
 
 @dataclass(frozen=True)
@@ -69,16 +62,11 @@ class DataOptions(options.DataOptions):
 
 
 @dataclass(frozen=True)
-class TrainingOptions(options.TrainingOptions):
+class TrainingOptions(on_pytorch.TrainingOptions):
     """Training."""
 
     learning_rate: float = option(0.0001, "learning rate after its warm-up")
     weight_decay: float = option(0.00001, "factor of the weights in the gradients")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.weight_decay < 0:
-            raise ConfigError("weight_decay must be 0 or more")
 
 
 @dataclass(frozen=True)

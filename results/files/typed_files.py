@@ -103,7 +103,7 @@ def bare(kind: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def scalar_test(kind: Any) -> Callable[[Any], bool]:
-    """Return a function that tells whether a type allows a text, a number or a truth value."""
+    """Return a function that checks a text, a number or a truth value against a type."""
     inner, limits = bare(kind)
     kinds, choices = get_args(inner) or (inner,), _choices(inner, limits)
     least, below, most = limits["minimum"], limits["exclusiveMinimum"], limits["maximum"]

@@ -487,7 +487,7 @@ Root Cause (first observed failure):
 
 
 def torchrun(said_by_ranks: str, first: str) -> str:
-    """What is said where two ranks fail, and another node's torchrun after this one's."""
+    """Return the lines of two ranks that fail, and of the torchrun of another node, which fails later."""
     return said_by_ranks + TORCHRUN.format(code=1, first=first) + TORCHRUN.format(code=-15, first="Signal 15 (SIGTERM)")
 
 
