@@ -130,6 +130,7 @@ def test_a_release_has_all_that_we_use(index, release):
     report(*compared(mine, sources, release))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("release", [" ".join(one) for one in releases() if one[0] == "megatron-core"])
 def test_a_release_has_the_settings_of_narrow_products(index, release):
     """Fields and their values, such as fp8_recipe: Optional[Literal['tensorwise', ...]]."""
@@ -144,6 +145,7 @@ def test_a_release_has_the_settings_of_narrow_products(index, release):
             assert repr(value) in fields[name] or fields[name] == type(value).__name__
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("release", [" ".join(one) for one in releases() if one[0] == "transformer-engine"])
 def test_a_release_has_a_check_for_each_recipe_that_it_has(index, release):
     package = FACTS["releases"]["transformer-engine"]["wheel"]
