@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
+from record.arithmetic import ratio
 from record.checks.run import (
     KINDS,
     Sentences,
     measured_regions,
     total,
 )
-from record.derived import ratio
 from record.model import Record
 from record.part import is_number
 from record.parts import total_s, windows_of

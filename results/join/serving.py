@@ -157,7 +157,7 @@ def _left_out(window: Window, processes: int) -> Iterator[str]:
         sent = (one.index for one in own if one.due_s < window.end_s)
         if missing := set(range(process, max(sent, default=0), processes)) - times.keys():
             yield f"request {min(missing)} is not in {REQUESTS_NAME}, and later ones are"
-    if not window.rate_per_s and (idle_s := _idle_s(window)) > max(window.e2e_s):
+    if not window.rate_per_s and (idle_s := _idle_s(window)) > max(one.e2e_s for one in window.requests):
         yield f"a stream sent no request for {idle_s:.3g} s, longer than any took: those of that time are left out"
 
 

@@ -40,7 +40,6 @@ SERVED = (
         "cached_tokens",
         "fresh_tokens",
     ),
-    *("ttft_cached_below_50", "ttft_cached_50_to_90", "ttft_cached_from_90"),
     *("goodput", "avg_power_w", "j_per_output_token", "j_per_total_token", "j_per_request", "j_per_token_read"),
     *("j_per_token_written", "perplexity", "work_per_s_per_kw", *POWER, "power_source", *REASONS),
 )

@@ -1,0 +1,56 @@
+"""Rules on the files that a run writes and reads: its checkpoints, and its data."""
+
+from __future__ import annotations
+
+from record.arithmetic import product, ratio
+from record.checks.run import Sentences, exceeds, rising, total
+from record.model import Record
+from record.part import is_number
+from record.parts import longest_s, windows_of
+
+WRITE_TOLERANCE = 0.01  # relative, between the times of writes and their windows
+SLOWEST_TO_READ = 3.0  # times the first rank of a node, which reads as many bytes
+WORDS = {"checkpoint": "write", "restore": "restore"}  # in names of metrics, by kind of window
+
+
+def _slack(run: Record, kind: str) -> float:
+    """Return how many times its windows the slowest ranks may take: these are of a node's first rank.
+
+    Ranks wait for each other to have written, and not to have read.
+    """
+    is_of_all = kind == "checkpoint" or run.layout.num_devices == run.layout.num_nodes
+    return 1 + WRITE_TOLERANCE if is_of_all else SLOWEST_TO_READ
+
+
+def _times_of_checkpoints_are_those_of_the_windows(run: Record) -> Sentences:
+    number = run.metrics.number
+    rounds = number("checkpoint_rounds")
+    for kind, word in WORDS.items() if rounds else ():
+        name, nodes = f"checkpoint_{word}", windows_of(run, kind)
+        yield from rising({f"metrics.{one}": number(one) for one in (f"{name}_least_s", f"{name}_s", f"{name}_most_s")})
+        windows_s, whole_s = longest_s(nodes), product(number(f"{name}_s"), rounds)
+        if exceeds(windows_s, whole_s) or (nodes and exceeds(whole_s, _slack(run, kind) * windows_s)):
+            yield f"metrics.{name}_s gives {whole_s:.4g} s in {rounds:g} rounds, but its windows {windows_s:.4g} s"
+        if odd := [host for host in windows_of(run, "measured") if len(nodes.get(host, [])) != rounds]:
+            yield f"node {odd[0]} must have {rounds:g} windows of the kind {kind}, got {len(nodes.get(odd[0], []))}"
+    most = ratio(product(number("checkpoint_bytes"), 1e-9), number("checkpoint_write_least_s"))
+    name = "checkpoint_write_gb_per_s"
+    yield from rising({f"metrics.{name}": number(name), "its bytes and times": most})
+
+
+def _windows_read_no_more_than_the_job(run: Record) -> Sentences:
+    if not run.io:
+        return
+    job = run.io.job
+    for kind, reads in run.io.windows.items():
+        where = f"io.windows.{kind}"
+        for name in ("bytes", "reads"):
+            yield from rising({f"{where}.{name}": reads.number(name), f"io.job.{name}": job.number(name)})
+        parts = list(filter(is_number, reads.by_region.values()))
+        own_bytes = total(parts) - len(parts)  # each part is rounded
+        yield from rising({f"the sum of {where}.by_region": own_bytes, f"{where}.bytes": reads.bytes})
+        yield from rising({f"{where}.reading_s": reads.reading_s, "its windows": longest_s(windows_of(run, kind))})
+    yield from rising({f"io.job.{name}": job.number(name) for name in ("sequential_reads", "reads")})
+
+
+RULES = (_times_of_checkpoints_are_those_of_the_windows, _windows_read_no_more_than_the_job)
