@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from record.checks import command, energy, files, inference, throughput, windows
+from record.checks import checkpoints, command, energy, inference, throughput, windows
 from record.checks.run import KINDS, Sentences
 from record.model import Record
 from record.names import odd_character
@@ -84,5 +84,5 @@ RULES: tuple[Callable[[Record], Sentences], ...] = (
     *throughput.RULES,
     *windows.RULES,
     *energy.RULES,
-    *files.RULES,
+    *checkpoints.RULES,
 )

@@ -16,7 +16,7 @@ from results.find import records, todays
 from results.join import energy, meter, reads
 from results.join import nodes as joined
 from results.points import facts, operating, regions, repeats
-from results.show.page import report
+from results.show.page import origin, report
 from results.show.page import shortcomings as shortcomings
 from results.show.tables import doubts, table
 from results.verdicts import compare as comparing
@@ -104,10 +104,13 @@ grade = taking_dicts(quality.grade)
 judge = taking_dicts(nodes.judge)
 limits_of = taking_dicts(operating.limits_of)
 medians = taking_dicts(nodes.medians)
+origin_table = taking_dicts(origin.origin_table)
 original_table = taking_dicts(table.original_table)
 point_of = taking_dicts(facts.point_of)
+quality_of = taking_dicts(origin.quality_of)
 pivot_table = taking_dicts(table.pivot_table)
 record_table = taking_dicts(table.record_table)
 regions_of = taking_dicts(regions.regions_of)
 select = taking_dicts(load.select)
 sort_key = taking_dicts(values.sort_key)
+value_at = taking_dicts(values.value_at)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from record.findings import finding, from_data, note
-from record.kinds import KINDS
+from record.findings import KINDS, finding, from_data, note
 from results.tests import builder
 from results.tests.of_dicts import by_point
 from results.verdicts.quality import deviations

@@ -41,6 +41,7 @@ BAD = [
     ("[]", "is not a record of this suite"),
     ('{"schema_version": 99}', "schema version 99"),
     ('{"schema_version": 3}', "schema version 3, and this release reads 4 alone: read it with release 1.0"),
+    ({"schema_version": []}, "has schema version []"),
     ('{"schema_version": 4, "benchmark": "x"}', "lacks 'system'"),
     ({"status": "splendid"}, "status is 'splendid', but must be one of ok, "),
     ({"energy": None}, "it lacks energy"),
@@ -51,7 +52,9 @@ BAD = [
     ({"metrics": {"tokens_per_s": -1.0}}, "metrics.tokens_per_s is -1.0, but must be a number from 0 on"),
     ({"metrics": {"tokens_per_s": float("nan")}}, "NaN is not a number"),
     ({"losses": [1e30]}, "losses.0 is 1e+30, but must be a number"),
+    ({"losses": [-(10**400)]}, "losses.0 is "),
     ("", "is empty"),
+    ("\n", "is empty"),
     (b"\xff\xfe\x00", "cannot be read as a record"),
     ({"system": "\ud800"}, "cannot be read as a record"),
     ("[" * 100_000 + "]" * 100_000, "nested too deeply"),
@@ -270,24 +273,36 @@ def test_each_pair_of_runs_at_once_is_found(starts_s, cpus, counted, tmp_path):
     assert all(any(one.may_be_of(system) for one in found.skipped) for system in lost)
 
 
-def test_a_text_that_would_be_a_row_or_a_colour_of_its_own_is_escaped(tmp_path):
-    changes = {"system": "A\nH100", "error": "\x1b[31mno memory", "config": {"run": {"note": "a\rb"}}}
-    builder.store(tmp_path, [builder.failed() | changes])
+def test_a_name_that_would_be_a_row_or_a_colour_of_its_own_is_escaped(tmp_path):
+    changes = {"system": "A\nH100", "model": "\x1b[31mtiny", "config": {"run": {"note": "a\rb"}}}
+    builder.store(tmp_path, [builder.result() | changes])
     [record] = find_records([tmp_path]).records
-    assert (record["system"], record["error"]) == ("A\\nH100", "\\x1b[31mno memory")
+    assert [record[name] for name in ("system", "model")] == ["A\\nH100", "\\x1b[31mtiny"]
     assert record["config"] == {"run": {"note": "a\\rb"}}
+
+
+def test_what_failed_is_told_in_one_line_whatever_it_said(tmp_path):
+    builder.store(tmp_path, [builder.failed(error="\x1b[31mno memory\nfor it")])
+    [record] = find_records([tmp_path]).records
+    assert record["error"] == "\\x1b[31mno memory\\nfor it"
 
 
 @pytest.mark.parametrize(
     ("path", "value"),
     [
         ("provenance.nodes", [{"devices": ["GPU"]}]),
+        ("provenance.git_dirty", "no"),
+        ("provenance.environment", {"OMP_NUM_THREADS": 4}),
         ("devices.0.rank", -1),
         ("windows.0.kind", "other"),
         ("windows.0.end_s", None),
         ("energy.channels", []),
+        ("energy.channels.0.missing", -500),
         ("energy.channels.0.clocks", {"throttled": {"power": None}}),
         ("energy.uncertainty_wh", -1.0),
+        ("energy.notes", [5]),
+        ("metrics.comparable", 0),
+        ("regions", {"measured": {"steps": 3, "step_s": 1.0, "regions": {"IO": {}}}}),
         (
             "regions",
             {"measured": {"steps": 3, "regions": {"IO": {"median_s": 1.0, "share_percent": 1.0, "from": [1]}}}},

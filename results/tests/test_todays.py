@@ -71,6 +71,13 @@ def images(**changes):
 @pytest.mark.parametrize(
     ("record", "edit", "path"),
     [
+        (real(), {"model": "13B"}, "model"),
+        (real(), {"system": "B200"}, "system"),
+        (real(), {"data": "text"}, "data"),
+        (real(), {"layout__grad_accum_steps": 8}, "layout.grad_accum_steps"),
+        (real(), {"layout__tensor_parallel_size": 1, "sample": "9 tokens"}, "sample"),
+        *((real(), {f"metrics__{name}": 1.0}, f"metrics.{name}") for name in ("first_loss", "last_loss")),
+        (real(), {"metrics__trained_tokens": 32768}, "metrics.trained_tokens"),
         (images(), {"metrics__comparable": False}, "metrics.comparable"),
         (images(), {"sample": "64 pixels"}, "sample"),
         (images(), {"model": "ResNet-50 v2"}, "model"),

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from jpwr.intervals import BOUND
-from record.arithmetic import sum_of_all
 from record.checks.run import OUTER
+from record.derived import sum_of_all
 from record.values import THROUGHPUT, WORK, devices_text, value_at
 from results.files.systems import SOURCE, system_of
 from results.files.typed_files import WORDS, Above0, Allowed, From1, NotNegative, read_file

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from record.arithmetic import ratio
+from record.derived import ratio
 from record.model import Record
 from record.part import changed
 from results.files.systems import system_of

@@ -1,11 +1,10 @@
-"""Rules on the files that a run writes and reads: its checkpoints, and its data."""
+"""Rules on the times of checkpoints."""
 
 from __future__ import annotations
 
-from record.arithmetic import product, ratio
-from record.checks.run import Sentences, exceeds, rising, total
+from record.checks.run import Sentences, exceeds, rising
+from record.derived import product, ratio
 from record.model import Record
-from record.part import is_number
 from record.parts import longest_s, windows_of
 
 WRITE_TOLERANCE = 0.01  # relative, between the times of writes and their windows
@@ -22,7 +21,7 @@ def _slack(run: Record, kind: str) -> float:
     return 1 + WRITE_TOLERANCE if is_of_all else SLOWEST_TO_READ
 
 
-def _times_of_checkpoints_are_those_of_the_windows(run: Record) -> Sentences:
+def _times_are_those_of_the_windows(run: Record) -> Sentences:
     number = run.metrics.number
     rounds = number("checkpoint_rounds")
     for kind, word in WORDS.items() if rounds else ():
@@ -38,19 +37,4 @@ def _times_of_checkpoints_are_those_of_the_windows(run: Record) -> Sentences:
     yield from rising({f"metrics.{name}": number(name), "its bytes and times": most})
 
 
-def _windows_read_no_more_than_the_job(run: Record) -> Sentences:
-    if not run.io:
-        return
-    job = run.io.job
-    for kind, reads in run.io.windows.items():
-        where = f"io.windows.{kind}"
-        for name in ("bytes", "reads"):
-            yield from rising({f"{where}.{name}": reads.number(name), f"io.job.{name}": job.number(name)})
-        parts = list(filter(is_number, reads.by_region.values()))
-        own_bytes = total(parts) - len(parts)  # each part is rounded
-        yield from rising({f"the sum of {where}.by_region": own_bytes, f"{where}.bytes": reads.bytes})
-        yield from rising({f"{where}.reading_s": reads.reading_s, "its windows": longest_s(windows_of(run, kind))})
-    yield from rising({f"io.job.{name}": job.number(name) for name in ("sequential_reads", "reads")})
-
-
-RULES = (_times_of_checkpoints_are_those_of_the_windows, _windows_read_no_more_than_the_job)
+RULES = (_times_are_those_of_the_windows,)
