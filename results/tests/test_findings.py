@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import json
 import string
-from pathlib import Path
 
 import pytest
 
 from record.findings import KINDS, finding, from_data, note
-from results.tests import builder
-from results.tests.of_dicts import by_point
-from results.verdicts.quality import deviations
-
-ROOT = Path(__file__).parents[2]
-GENERAL = KINDS["note"].advice
 
 
 def _names_in(kind):
@@ -67,17 +60,3 @@ def test_a_finding_has_the_remedy_of_what_it_follows_from():
         "no energy that counts: it is an estimate from load, and no measurement",
         "no energy that counts: idle power: the record lacks the data",
     )
-
-
-def test_each_deviation_has_its_own_advice():
-    record = builder.result(estimated=True)
-    record["metrics"] |= {"measured_s": 1.0, "comparable": False, "cpu_throttled_percent": 50.0}
-    record["losses"] = [1.0, 2.0, 3.0, 4.0]
-    record["provenance"] |= {"git_dirty": True, "exclusive": "no"}
-    record["step_times_s"] = [1.0] * 3
-    record["energy"]["channels"][0]["missing"] = 600
-    found = deviations(by_point([record])[0])
-    record["provenance"]["exclusive"] = None
-    found += deviations(by_point([record])[0])
-    assert len(set(found)) >= 10
-    assert [one for one in found if one.advice is GENERAL] == []
