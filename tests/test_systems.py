@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import platform
 import re
 from pathlib import Path
 
@@ -147,6 +148,19 @@ def test_the_runs_of_a_point_are_one_job_or_each_one(one_point_checkout, jube_co
         results = [len(list(point.rglob("result.json"))) for point in points]
         assert results == ([3] if tag == "shared" else [1, 1, 1])
     assert found == {"shared": ["06:00:00"], "apart": ["02:00:00"] * 3}
+
+
+def test_the_tag_image_makes_the_image_and_starts_no_job(one_point_checkout, jube_command, tmp_path):
+    script = one_point_checkout / "bin" / "apptainer"
+    script.write_text('#!/bin/sh\necho made >"$2"\n')
+    script.chmod(0o755)
+    environ = {"CARAML_CONTAINER_RUNTIME": "apptainer", "CARAML_CONTAINER_FOLDER": str(tmp_path / "images")}
+    system = "A100" if platform.machine() == "x86_64" else "GH200"
+    done = jube_run(one_point_checkout, jube_command, "llm", system, "image", out=tmp_path / "run", **environ)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [path.read_text() for path in tmp_path.glob("images/pytorch-nvidia-*.sif")] == ["made\n"]
+    assert [folder.name for folder in tmp_path.glob("run/*/*_*")] == ["000000_prepare"]
+    assert main(["wait", str(tmp_path / "run" / "000000")]) == 2
 
 
 @pytest.mark.long
