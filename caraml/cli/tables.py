@@ -147,8 +147,8 @@ def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
         of_runs = tables.original_table if shape == "titles" else record_table
         shown = point_table(points) if shape == "repeats" else of_runs(sorted(records, key=sort_key))
         shown = shown.in_order(options.sort, options.largest_first) if options.sort else shown
-        if options.format != "csv":  # which has empty columns, too
-            shown = shown.needed(everything or shape == "titles", wanted)
+        if options.format != "csv" and shape != "titles":  # which have empty columns, too
+            shown = shown.needed(everything, wanted)
         notes = tables.within_limits(points)
     return "\n".join([printed(shown, options.format), *(notes if options.format == "text" else ())])
 
