@@ -129,6 +129,7 @@ def test_help_names_every_command_but_hidden_ones_on_one_screen(capsys):
         (["table", "{run}", "--filter", "devices=7"], "no record matches devices=7"),
         (["systems", "--get", "vendor"], "--get needs --system"),
         (["doctor", "--workload", "llm"], "--workload needs --system"),
+        (["plan", "CPU", "resnet50", "--get", "x"], "a plan has no key x: choose one of repo, "),
         (["job", "CPU", "lmm"], "there is no workload 'lmm': did you mean 'llm'?"),
         (["tabel", "{run}"], "there is no 'tabel': did you mean 'table'?"),
         (["table", "{run}", "--filtr", "devices=4"], "there is no option --filtr: did you mean '--filter'?"),

@@ -42,30 +42,12 @@ def described(tmp_path, monkeypatch):
     workloads.workloads.cache_clear()
 
 
-def asked(capsys, *arguments):
-    assert main(["plan", *arguments]) == 0
-    return ast.literal_eval(capsys.readouterr().out)
-
-
-def test_a_workflow_is_told_what_the_workloads_file_says(capsys):
-    told = asked(capsys, "GC200", "llm_training")
-    assert (told["work_unit"], told["process_starter"]) == ("tokens", "python3 -m torch.distributed.run")
+def test_a_workflow_is_told_what_the_workloads_file_says():
+    planned = plan("GC200", "llm_training")
+    assert (planned["work_unit"], planned["process_starter"]) == ("tokens", "python3 -m torch.distributed.run")
     # The system's block has both.
-    assert (told["model"], told["micro_batch_size"]) == ("117M", "1")
-    assert asked(capsys, "CPU", "resnet50")["default_image_size"] == "64"
-
-
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
-        (("CPU", "llm_trainin"), "there is no workload 'llm_trainin': did you mean 'llm_training'?"),
-        (("NONE", "resnet50"), "there is no system 'NONE'"),
-        (("CPU", "resnet50", "--get", "x"), "a plan has no key x: choose one of repo, "),
-    ],
-)
-def test_what_there_is_not_is_one_sentence(asked, message, capsys):
-    assert main(["plan", *asked]) == 2
-    assert capsys.readouterr().err.startswith(f"caraml: {message}")
+    assert (planned["model"], planned["micro_batch_size"]) == ("117M", "1")
+    assert plan("CPU", "resnet50")["default_image_size"] == "64"
 
 
 @pytest.mark.parametrize(
