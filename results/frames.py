@@ -18,7 +18,6 @@ from record.parts import sensor_channels
 from record.values import value_at
 from results.files.quantities import QUANTITIES
 from results.load import load
-from results.points.operating import limits_of
 from results.points.repeats import PointResults, by_point
 from results.points.sensors import accuracy_text, sampling_share
 from results.verdicts.power_level import lowest_level, power_level
@@ -77,11 +76,6 @@ def _accuracy(point: PointResults) -> str:
     return " and ".join(dict.fromkeys(accuracy_text(record) for record in point.good if record.energy))
 
 
-def _p95_over_median_percent(point: PointResults) -> float | None:
-    median, slow = point.value("metrics.step_time_median_s"), point.value("metrics.step_time_p95_s")
-    return 100 * (slow / median - 1) if median and slow else None
-
-
 def _clocks(point: PointResults) -> list[Clocks]:
     return [channel.clocks for record in point.good for channel in sensor_channels(record)]
 
@@ -129,12 +123,11 @@ OF_POINT: Mapping[str, Callable[[PointResults], Any]] = {
     "sampling_percent": _sampling_percent,
     "sensor_accuracy": _accuracy,
     "energy": _energy_kinds,
-    "p95_over_median_percent": _p95_over_median_percent,
     "peak_memory_gib": lambda point: (peak := _peak_memory(point.good)) and peak / GIB,
     "clock_mhz": _clock_mhz,
     "throttled_percent": _throttled_percent,
-    "power_limit_w": lambda point: limits_of(point.any).power_w,
-    "clock_limit_mhz": lambda point: limits_of(point.any).clock_mhz,
+    "power_limit_w": lambda point: point.limits.power_w,
+    "clock_limit_mhz": lambda point: point.limits.clock_mhz,
     "not_ranked": lambda point: str(why) if point.good and (why := why_left_out(point)) else None,
     "energy_not_ranked": lambda point: str(why) if point.good and (why := why_not_ranked(point)) else None,
     "power_level": lambda point: level_words(point.good),

@@ -23,15 +23,18 @@ def energy_of(record: Record, traces: Sequence[TraceSums], kind: str) -> Energy:
     """Return the energy of the devices that trained, over the windows of one kind, without the numbers of `derive`.
 
     Energy in watt-hours, power in watts, both summed over all devices. Raises EnergyError if a node has no trace of its
-    window, or a device has no channel.
+    window, or a device has no channel; raises the JpwrError of a trace that does not give its sums.
     """
     nodes, counted = list[NodeSums](), dict[tuple[str, str], str]()
     for hostname, windows in windows_of(record, kind).items():
         trace = of_node(windows[0], traces, lambda one: one.meta)
         if trace is None:
             raise EnergyError(f"node {hostname} has no power trace of the boot that it trained under")
-        nodes.append(trace.node(hostname, kind))
-        for info in nodes[-1].chosen:
+        node = trace.nodes[hostname, kind]
+        if isinstance(node, Exception):
+            raise node
+        nodes.append(node)
+        for info in node.chosen:
             other = counted.setdefault(sensor(trace.meta, hostname, info), hostname)
             if other != hostname and not info.estimated:
                 raise EnergyError(f"channel {info.name} is one sensor, but counts for {other} and for {hostname}")

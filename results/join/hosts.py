@@ -18,7 +18,7 @@ from record.part import changed
 from record.parts import JOULES_PER_WH
 from record.values import count
 from results.join.channels import IDENTIFIED, EnergyError
-from results.join.nodes import MIN_COVERED
+from results.join.nodes import MIN_COVERED, header_of
 
 TOKENS = {"prefill": ("read", "input_tokens"), "decode": ("written", "measured_tokens")}  # by role
 
@@ -29,10 +29,7 @@ def with_hosts(run: Record, paths: Sequence[Path]) -> Record:
     Raises EnergyError for a node without a trace or with several, for a clock whose error is unknown, and for another
     number of devices than was asked for.
     """
-    headers = []
-    for path in paths:
-        with open_trace(path) as reader:
-            headers.append(reader)  # its rows are not read
+    headers = list(map(header_of, paths))
     asked, hosts = run.layout.num_devices or 0, hosts_of(run.option("run.hosts"))
     [window] = run.windows
     windows, devices = list[Window](), list[Device]()

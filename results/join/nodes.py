@@ -59,14 +59,7 @@ class TraceSums(NamedTuple):
     meta: dict[str, Any]
     channels: list[ChannelInfo]
     marks: list[Region]  # of windows
-    nodes: dict[tuple[str, str], NodeSums | Exception]  # by host name and kind of window
-
-    def node(self, hostname: str, kind: str) -> NodeSums:
-        """Return the sums of a node; raises EnergyError or JpwrError if its trace does not give them."""
-        sums = self.nodes[hostname, kind]
-        if isinstance(sums, Exception):
-            raise sums
-        return sums
+    nodes: dict[tuple[str, str], NodeSums | Exception]  # by host name and kind of window; or why there are none
 
 
 def read_sums(folder: Path, record: Record) -> list[TraceSums]:
@@ -75,7 +68,8 @@ def read_sums(folder: Path, record: Record) -> list[TraceSums]:
     Each core reads one trace at a time. Raises TraceError.
     """
     paths = sorted(folder.glob(TRACES))
-    work = list(zip(paths, _nodes_of_traces(record, list(map(_meta, paths))), strict=True))
+    nodes = _nodes_of_traces(record, [header_of(path).meta for path in paths])
+    work = list(zip(paths, nodes, strict=True))
     return list(for_each(lambda one: _sums(record, read_trace(one[0]), one[1]), work))
 
 
@@ -85,9 +79,10 @@ def sums_of(record: Record, traces: Sequence[Trace]) -> list[TraceSums]:
     return [_sums(record, trace, own) for trace, own in zip(traces, nodes, strict=True)]
 
 
-def _meta(path: Path) -> dict[str, Any]:
+def header_of(path: Path) -> open_trace:
+    """Return a trace with its facts and channels, and without its rows."""
     with open_trace(path) as reader:
-        return reader.meta
+        return reader
 
 
 def _nodes_of_traces(record: Record, metas: Sequence[Mapping[str, Any]]) -> list[list[tuple[str, str]]]:
