@@ -61,7 +61,7 @@ class PointResults(NamedTuple):
 
     @property
     def limits(self) -> OperatingLimits:
-        """What limited the devices; no power limit if that varied."""
+        """Limits of the devices; no power limit if that varied."""
         limits = limits_of_all(sensor_channels(self.any))
         return OperatingLimits(limits["power_limit_w"], limits["clock_limit_mhz"])
 
