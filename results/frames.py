@@ -17,6 +17,7 @@ from record.model import Clocks, Record
 from record.parts import sensor_channels
 from record.values import value_at
 from results.files.quantities import QUANTITIES
+from results.find.jube_row import status_of
 from results.load import load
 from results.points.repeats import PointResults, by_point
 from results.points.sensors import accuracy_text, sampling_share
@@ -101,14 +102,6 @@ def lacking_words(records: Sequence[Record]) -> str | None:
     return (level := lowest_level(records)) and joined(level.lacking)
 
 
-def status(point: PointResults) -> str:
-    """Return the outcome of a point's runs, as text."""
-    if not point.bad:
-        return "ok"
-    bad = " and ".join(dict.fromkeys(str(record.status) for record in point.bad))
-    return f"{len(point.bad)} of {len(point.good) + len(point.bad)} {bad}" if point.good else bad
-
-
 # Facts that the runs of a point share, or a run that failed states for it.
 SHARED = (
     *("system", "benchmark", "model", "data", "sample", "in/out", "devices", "global_batch", "concurrency"),
@@ -117,7 +110,7 @@ SHARED = (
 # Other quantities of a point that are not the median of a number of its runs.
 OF_POINT: Mapping[str, Callable[[PointResults], Any]] = {
     "variant": lambda point: [text for text in point.variant if text != point.precision],
-    "status": status,
+    "status": lambda point: status_of([*point.good, *point.bad]),
     "runs": lambda point: len(point.good),
     "mfu_percent": lambda point: (mfu := point.value("metrics.mfu")) and 100 * mfu,
     "sampling_percent": _sampling_percent,

@@ -34,14 +34,14 @@ def energy_of(record: Record, traces: Sequence[TraceSums], kind: str) -> Energy:
         if isinstance(node, Exception):
             raise node
         nodes.append(node)
-        for info in node.chosen:
-            other = counted.setdefault(sensor(trace.meta, hostname, info), hostname)
-            if other != hostname and not info.estimated:
-                raise EnergyError(f"channel {info.name} is one sensor, but counts for {other} and for {hostname}")
+        for channel in node.channels:
+            other = counted.setdefault(sensor(trace.meta, channel), hostname)
+            if other != hostname and not channel.estimated:
+                raise EnergyError(f"channel {channel.name} is one sensor, but counts for {other} and for {hostname}")
     if not nodes:
         raise EnergyError(f"the record has no {kind} window")
     if len({node.scope for node in nodes}) > 1:
-        scopes = ", ".join(f"{node.scope} on {node.hostname}" for node in nodes)
+        scopes = ", ".join(f"{node.scope} on {node.channels[0].hostname}" for node in nodes)
         raise EnergyError(f"the nodes were measured at different scopes, whose energies must not be added: {scopes}")
     channels = [channel for node in nodes for channel in node.channels]
     for channel in channels:
@@ -52,7 +52,6 @@ def energy_of(record: Record, traces: Sequence[TraceSums], kind: str) -> Energy:
         energy_wh=_sum(channels, "energy_wh"),
         power_kind="measured",
         power_scope=nodes[0].scope,
-        window_s=duration_s,
         sampling_interval_s=traces[0].meta.get("interval_s"),
         jpwr_version=traces[0].meta.get("jpwr_version"),
         channels=channels,

@@ -37,10 +37,8 @@ MIN_COVERED = 0.95  # of the window, between a channel's first and last reading
 class NodeSums(NamedTuple):
     """Sums over one node's windows of one kind."""
 
-    hostname: str
     duration_s: float
-    chosen: list[ChannelInfo]  # channels that count
-    channels: list[Channel]  # the record's entries for them
+    channels: list[Channel]  # the record's entries for the channels that count
     by_scope_j: dict[str, list[float]]  # energies of all channels of one method, whether they count or not
     notes: list[str]
     busy_w: tuple[float, float]  # mean powers: from the first window to the last, and the highest over any equal time
@@ -50,7 +48,7 @@ class NodeSums(NamedTuple):
     @property
     def scope(self) -> str:
         """The scope of the channels that count, and that of memory next to it."""
-        return "+".join(sorted({info.scope.value for info in self.chosen}))
+        return "+".join(sorted({channel.scope for channel in self.channels}))
 
 
 class TraceSums(NamedTuple):
@@ -123,9 +121,7 @@ def _node_sums(record: Record, hostname: str, kind: str, trace: Trace, curves: S
     # Steps repeat the same work, and not what precedes or follows them, such as checkpoints or a server's start.
     of_steps = [one for steps in KINDS for one in windows_of(record, steps).get(hostname, [])]
     return NodeSums(
-        hostname,
         total_s(windows),
-        list(chosen),
         [_channel(trace, windows, curve, estimates[curve.info]) for curve in counted],
         _by_scope_j(estimates, chosen),
         list(_notes(record, hostname, trace, chosen, device_ids)),

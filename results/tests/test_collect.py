@@ -135,7 +135,6 @@ def test_the_channels_that_count_are_of_one_scope_and_of_what_trained(job, chang
         ([12.0, 15.0, 25.0], lambda _, __: 1.0, "not covered"),
         ([0.0, 25.0], lambda _, __: 1.0, "too few samples inside the window"),
         ([], lambda _, __: 1.0, "nothing"),
-        (None, lambda _, time_s: 1.0 if time_s < 15 else math.nan, "cover 4.5 s of the window's 10.0 s"),
     ],
 )
 def test_a_window_that_was_not_sampled_is_a_failure(job, times_s, power_w, message):
