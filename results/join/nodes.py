@@ -86,11 +86,10 @@ def header_of(path: Path) -> open_trace:
 def _nodes_of_traces(record: Record, metas: Sequence[Mapping[str, Any]]) -> list[list[tuple[str, str]]]:
     """Return the host names and kinds of windows that belong to each trace."""
     nodes: list[list[tuple[str, str]]] = [[] for _ in metas]
-    numbered = list(enumerate(metas))
     for kind in {window.kind for window in record.windows}:
         for hostname, windows in windows_of(record, kind).items():
-            if trace := of_node(windows[0], numbered, lambda one: one[1]):
-                nodes[trace[0]].append((hostname, kind))
+            if (trace := of_node(windows[0], range(len(metas)), lambda number: metas[number])) is not None:
+                nodes[trace].append((hostname, kind))
     return nodes
 
 
