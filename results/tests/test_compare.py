@@ -11,7 +11,7 @@ from caraml.cli import main
 from results.find.records import RecordError
 from results.show.tables.comparison import comparison_text
 from results.tests import builder
-from results.tests.of_dicts import by_point, compare, point_of
+from results.tests.of_dicts import by_point, compare
 from results.verdicts.ranking import rank
 
 
@@ -100,19 +100,6 @@ def test_options_of_which_no_run_has_a_speed_are_never_the_fastest():
     for sides in (([unknown], [result(1.0)]), ([result(1.0)], [unknown])):
         [line] = compare(*sides).lines
         assert line.ratios[0] is None
-
-
-@pytest.mark.parametrize(
-    ("part", "key", "words"),
-    [
-        ("config", {"kernels": {"attention": "cudnn"}}, "kernels.attention not known against cudnn"),
-        ("layout", {"tensor_parallel_size": 4}, "tensor_parallel_size 1 against 4"),
-    ],
-)
-def test_another_way_to_train_is_a_remark(part, key, words):
-    other = result(1.0)
-    other[part] = {**other[part], **key}
-    assert words in compare([result(1.0)], [other]).lines[0].remarks
 
 
 def in_precision(precision, records):
@@ -206,13 +193,6 @@ def test_every_difference_in_the_setup_is_printed(keys, words):
 def test_code_with_local_changes_is_a_difference(dirty, words):
     sides = [[builder.result() | {"provenance": {"git_commit": "a", "git_dirty": one}}] for one in (False, dirty)]
     assert compare(*sides).machines == [words]
-
-
-def test_other_input_is_another_point():
-    small, large = result(1.0), result(1.0)
-    small["sample"], large["sample"] = "64 pixels", "224 pixels"
-    assert point_of(small) != point_of(large)
-    assert compare([small], [large]).lines == []
 
 
 def test_sides_without_a_common_point_are_an_error(tmp_path, capsys):

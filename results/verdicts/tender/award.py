@@ -14,12 +14,8 @@ from results.points.estimate import Interval
 from results.points.repeats import PointResults
 from results.verdicts.accept import Verdict, accept, left_out, missing_runs
 from results.verdicts.outcome import Outcome, judge
-from results.verdicts.requirements import (
-    Requirements,
-    Score,
-    for_machine,
-)
-from results.verdicts.score import scores
+from results.verdicts.requirements import Requirements, Score
+from results.verdicts.score import ranking_of
 from results.verdicts.tender.pledge import Pledge, check_pledge
 
 
@@ -47,11 +43,13 @@ class Award(NamedTuple):
 
     def __str__(self) -> str:
         half = self.interval.half if self.interval else None
-        ends = f" ({' to '.join(rounded(end, half) for end in self.interval)})" if self.interval else ""
-        points = "" if self.points is None else f" = {rounded(self.points)} points"
-        found = f"{rounded(self.value, half)}{ends}{points}" if self.value is not None else "none"
-        why = f" ({self.reason})" if self.reason else ""
-        return f"score of {self.system}: {found}; at least {self.score.minimum:g}: {self.outcome.value}{why}"
+        words = rounded(self.value, half) or "none"
+        if self.interval:
+            words += f" ({' to '.join(rounded(end, half) for end in self.interval)})"
+        if self.points is not None:
+            words += f" = {rounded(self.points)} points"
+        words += f"; at least {self.score.minimum:g}: {self.outcome.value}"
+        return f"score of {self.system}: {words}" + (f" ({self.reason})" if self.reason else "")
 
 
 class Tender(NamedTuple):
@@ -76,21 +74,10 @@ class Tender(NamedTuple):
 
     @property
     def without_figure(self) -> list[str]:
-        """Sentences on the workloads that the pledge has no figure for, and on those that decide nothing."""
-        wanted, score = self.requirements, self.requirements.score
-        pledged = {item.of for item in self.pledge.items} if self.pledge else set()
-        decide = pledged | {one.of for one in (*wanted.must, *(score.terms.values() if score else ()))}
-        if not score:
-            decide |= {name for name, one in wanted.workloads.items() if one.weight}
-        not_pledged = [name for name in wanted.workloads if self.pledge and name not in pledged]
-        without = [name for name in wanted.workloads if name not in decide]
-        return [
-            *(f"the pledge has no figure for the workload {name}: ask the vendor for one" for name in not_pledged),
-            *(
-                f"the workload {name} has no requirement, no part of the score and no pledged figure: add one"
-                for name in without
-            ),
-        ]
+        """Sentences on the workloads that the pledge has no figure for."""
+        pledged = {item.of for item in self.pledge.items} if self.pledge else set(self.requirements.workloads)
+        without = [name for name in self.requirements.workloads if name not in pledged]
+        return [f"the pledge has no figure for the workload {name}: ask the vendor for one" for name in without]
 
 
 def judge_tender(
@@ -101,7 +88,7 @@ def judge_tender(
 ) -> Tender:
     """Judge results; raises RecordError if they do not fit the requirements, or lack the pledge's system."""
     if pledge:
-        requirements = for_machine(requirements, pledge.devices)
+        requirements = replace(requirements, machine_devices=requirements.machine_devices or pledge.devices)
     must = accept(results, requirements, skipped) if requirements.must else []
     pledged = check_pledge(results, requirements, pledge, skipped) if pledge else []
     awards = _awards(results, requirements, pledge, must, skipped)
@@ -120,7 +107,7 @@ def _awards(
     if not (mine and score and (minimum := score.minimum)):
         return []
     found = []
-    for one in scores(mine, replace(requirements, reference=""), None, must)[0].scores:
+    for one in ranking_of(mine, replace(requirements, reference=""), None, must).scores:
         outcome, reason = Outcome.UNDECIDED, one.why_not or "one run gives no interval"
         if one.interval:
             outcome, reason = judge(partial(operator.le, minimum), one.interval), ""
