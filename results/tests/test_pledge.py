@@ -19,7 +19,7 @@ from results.tests.builder import altered
 from results.tests.of_dicts import by_point, write_report
 from results.verdicts.outcome import Outcome, exit_code
 from results.verdicts.requirements import read_requirements
-from results.verdicts.tender.award import judge_tender
+from results.verdicts.tender.award import Tender
 from results.verdicts.tender.pledge import read_pledge
 from tests.needs import need
 
@@ -71,7 +71,7 @@ def written(folder, text):
 def judged(folder, records, pledge=PLEDGE, needed=NEEDS, skipped=()):
     requirements = builder.needs(folder, needed)
     of_vendor = read_pledge(written(folder, pledge), requirements.workloads) if pledge else None
-    return judge_tender(by_point(records), requirements, of_vendor, skipped)
+    return Tender(by_point(records), requirements, of_vendor, skipped)
 
 
 def at_limit(watts, speed, power_w):
@@ -469,7 +469,7 @@ def test_the_preset_of_jupiter_has_the_tender_s_limit(tmp_path):
 def test_runs_are_judged_by_the_preset_of_jupiter(speed, heads, outcome):
     requirements = read_requirements(ROOT / "examples/tenders" / "jupiter-gpt175b.yaml")
     records = runs(speed, speed + 5, speed - 5, heads=heads, devices=384, batch=384, model="175B")
-    tender = judge_tender(by_point(records), requirements)
+    tender = Tender(by_point(records), requirements)
     assert [one.outcome for one in tender.must] == [outcome]
     assert bool(tender.left_out) == (heads != 96)
 
@@ -484,7 +484,7 @@ def test_the_preset_of_arrhenius_has_the_tender_s_score(tmp_path):
     ]
     points = "points: [{of: small, devices: 16, throughput: 1.9e+7}, {of: large, devices: 16, throughput: 2.0e+8}]"
     pledge = read_pledge(written(tmp_path, HEAD + points), requirements.workloads)
-    tender = judge_tender(by_point(records), requirements, pledge)
+    tender = Tender(by_point(records), requirements, pledge)
     assert [one.outcome for one in tender.pledged] == [PASSED, FAILED]
     [award] = tender.awards
     # P = 3600 s / sum(w t n / N): 20 million tokens took the whole machine 1 s.

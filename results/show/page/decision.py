@@ -15,7 +15,7 @@ from results.verdicts.cost import Costs
 from results.verdicts.outcome import Outcome
 from results.verdicts.requirements import Requirements
 from results.verdicts.score import NEAREST, Ranked, ranking_of
-from results.verdicts.tender.award import Tender, judge_tender
+from results.verdicts.tender.award import Tender
 from results.verdicts.tender.pledge import Pledge
 
 NEAR = 20.0  # largest factor on a weight or price that is reported
@@ -68,7 +68,7 @@ def decide(
     pledge: Pledge | None = None,
 ) -> Decision:
     """Return verdicts and scores; raises RecordError where the requirements or the pledge do not fit the results."""
-    tender = judge_tender(results, requirements, pledge, skipped)
+    tender = Tender(results, requirements, pledge, skipped)
     decision = Decision(tender, ranking_of(results, tender.requirements, costs, tender.must), [])
     return decision._replace(changes=list(_changes(decision.ranked, decision.failed)))
 
