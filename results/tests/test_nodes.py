@@ -113,14 +113,6 @@ def without(record, name, host=None):
     return record | {"node_check": record["node_check"] | {"figures": figures}}
 
 
-def test_a_device_without_a_figure_that_others_have_is_undecided():
-    found = undecided([check(), without(check(("n2",)), "matmul_bf16")])
-    assert {(one.hostname, name, words) for one, name, words in found} == {
-        ("n2", "matmul_bf16", "it has none, and others have one")
-    }
-    assert len(found) == PER_NODE
-
-
 def test_a_figure_that_only_the_baseline_has_is_undecided():
     verdicts = judge([without(check(("n1", "n2")), "matmul_bf16")], [check()], 95.0)
     lacking = [one for one in verdicts if one.kind.name == "matmul_bf16"]
