@@ -15,9 +15,8 @@ from results.files.quantities import QUANTITIES, Quantity
 from results.find.records import Found, Record, RecordError, Skipped, find_records
 from results.join.meter import read_meter, with_meter
 from results.points.learning import REFERENCES, learnt_of, read_references
-from results.verdicts.cost import Costs
+from results.verdicts.cost import Costs, provisioned_sources, with_provisioned
 from results.verdicts.nodes import is_check
-from results.verdicts.provisioned import sources_of, with_provisioned
 from results.verdicts.tender.offers import split_offers
 
 MOST_REASONS = 3  # in one sentence
@@ -61,7 +60,7 @@ def load(
         records, without = with_meter(records, read_meter(path))
         notes += without
     records = with_bandwidth(with_provisioned(records, costs, tags), tags)
-    return Loaded(records, found.skipped, notes, [*sources, *sources_of(records)], tags)
+    return Loaded(records, found.skipped, notes, [*sources, *provisioned_sources(records)], tags)
 
 
 def find(folders: Sequence[Path], why_empty: Callable[[Path], str] = NO_RESULT.format) -> Found:

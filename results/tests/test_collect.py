@@ -510,7 +510,9 @@ def test_a_window_without_the_work_is_known_by_the_rest_of_the_trace(job, start_
     energy = collect(job.path)["energy"]
     assert ("elsewhere_w" in energy) is not is_of_work
     broken = [
-        rule.words for rule in energy_rules({**make_record(), "energy": energy}) if rule.name == "window of the work"
+        rule.finding.words
+        for rule in energy_rules({**make_record(), "energy": energy})
+        if rule.finding.topic == "window of the work"
     ]
     assert len(broken) == (not is_of_work)
 
