@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -18,6 +19,12 @@ TENTHS = 10  # mean powers of the core phase in the power measurement methodolog
 def sum_of_all(values: Sequence[Any]) -> float | None:
     """Return the sum; None without values, or if one is not a number."""
     return math.fsum(values) if values and all(map(is_number, values)) else None
+
+
+def median_of_all(values: Sequence[float | None]) -> float | None:
+    """Return the median; None without values, or if one is unknown."""
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known and len(known) == len(values) else None
 
 
 def ratio(value: Any, by: Any) -> float | None:

@@ -12,7 +12,7 @@ from record.derivation import derive
 from record.findings import finding
 from record.model import Record
 from record.part import changed
-from results.bandwidth import with_bandwidth
+from results.achievable import with_bandwidth
 from results.collect import collect
 from results.find.records import RESULT_NAME, RecordError, find_records, read_checked, write_record
 from results.predict.predict import groups_of
@@ -165,7 +165,6 @@ def test_what_limits_a_run_is_in_its_deviations_and_steps_are_not_asked_for():
         ("{of: chat, what: energy_per_token, at_most: 1.0}", Outcome.PASSED),
         ("{of: chat, what: throughput, within_limits: true, at_least: 200}", Outcome.FAILED),
         ("{of: chat, what: throughput, within_limits: true, at_least: 150}", Outcome.PASSED),
-        ("{of: chat, what: throughput, global_batch: 16, within_limits: true, at_least: 1}", Outcome.FAILED),
     ],
 )
 def test_requirements_on_servers_are_judged(requirement, outcome, tmp_path):
