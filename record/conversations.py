@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from record.derived import product, ratio
+from record.arithmetic import product, ratio
 from record.findings import Finding, finding
 from record.served import Metrics, Piece, Request, Window, mean_at_once
 

@@ -9,8 +9,8 @@ from typing import Any
 from jpwr.energy.estimate import JOULES_PER_WH
 from jpwr.intervals import with_accuracy
 from jpwr.median import median_interval, percentile
+from record.arithmetic import product, ratio, smoothed, sum_of_all
 from record.asked import as_asked
-from record.derived import product, ratio, smoothed, sum_of_all
 from record.model import Channel, Energy, Figure, Fill, NodeCheck, Record
 from record.part import changed, is_number, with_known
 from record.parts import longest_s, windows_of

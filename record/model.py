@@ -350,7 +350,7 @@ class NodeCheck(Part):
 
 
 class StoredFinding(Part):
-    """A finding: record/findings.py has the kinds and the names of their values."""
+    """A finding: record/kinds.py has the kinds and the names of their values."""
 
     kind: Name
     values: dict[str, str | float | None] = _dict()

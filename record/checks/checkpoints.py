@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from record.arithmetic import product, ratio
 from record.checks.run import Sentences, exceeds, rising
-from record.derived import product, ratio
 from record.model import Record
 from record.parts import longest_s, windows_of
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from jpwr.energy.estimate import JOULES_PER_WH
 from jpwr.process.device_ids import same_ids
+from record.arithmetic import POWER_PERCENTILES, product, ratio
 from record.checks.run import INNER, OUTER, Sentences, channels, energies, exceeds, rising, total
-from record.derived import POWER_PERCENTILES, product, ratio
 from record.findings import Finding, finding
 from record.model import Channel, Energy, Record
 from record.part import is_number

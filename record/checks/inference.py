@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 
+from record.arithmetic import product, ratio
 from record.checks.run import TOLERANCE, Sentences, exceeds, rising
 from record.demand import SLOS
-from record.derived import product, ratio
 from record.model import Record
 from record.part import is_number
 from record.served import PERCENTILES

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jpwr.process.device_ids import same_ids
+from record.arithmetic import product, ratio
 from record.checks.run import TOLERANCE, Sentences, energies, exceeds, measured_regions
-from record.derived import product, ratio
 from record.model import COPIES_VARIABLE, Copy, Device, Record, Window
 from record.part import is_number
 from record.parts import devices_of_node

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
+from record.arithmetic import ratio
 from record.checks.run import (
     KINDS,
     Sentences,
@@ -12,7 +13,6 @@ from record.checks.run import (
     rising,
     total,
 )
-from record.derived import ratio
 from record.model import Record
 from record.part import is_number
 from record.parts import longest_s, total_s, windows_of

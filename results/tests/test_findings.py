@@ -7,7 +7,8 @@ import string
 
 import pytest
 
-from record.findings import KINDS, finding, from_data, note
+from record.findings import finding, from_data, note
+from record.kinds import KINDS
 
 
 def _names_in(kind):

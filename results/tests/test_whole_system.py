@@ -140,7 +140,7 @@ def test_percentiles_are_of_the_sum_over_nodes_at_the_same_time(tmp_path):
 
 def test_percentiles_are_of_time_whatever_the_samples():
     """A tenth of the window at 900 W, in which the sensor is read ten times as often."""
-    from record.derived import power_over_time
+    from record.arithmetic import power_over_time
 
     found = power_over_time([100.0] * 90 + [900.0] * 10, 50.0)
     assert (found["p75_power_w"], found["p99_power_w"], found["part_s"]) == (100.0, 900.0, 0.5)

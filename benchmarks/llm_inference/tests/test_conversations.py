@@ -21,7 +21,7 @@ from benchmarks.llm_inference.tests.conftest import ROUNDED_S, TTFT_S, kinds_of,
 from benchmarks.llm_inference.trace import trace_of
 from record.conversations import figures_of, possible_hits
 from record.demand import MADE
-from record.findings import NOT_RANKED
+from record.kinds import NOT_RANKED
 from record.served import Place, Request, Window, read_request
 from results.join.serving import request_problems
 from results.tests.of_dicts import contradictions, derived_otherwise

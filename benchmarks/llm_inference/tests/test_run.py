@@ -23,7 +23,8 @@ from benchmarks.llm_inference.tests.conftest import MOCK, ROUNDED_S, kinds_of, r
 from benchmarks.llm_inference.tests.mock_server import Mock, parser
 from record.checks.inference import RULES
 from record.derivation import derive
-from record.findings import NOT_RANKED, note
+from record.findings import note
+from record.kinds import NOT_RANKED
 from record.model import Record
 from results.join.serving import request_problems
 from results.tests.of_dicts import contradictions, derived_otherwise

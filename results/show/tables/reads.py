@@ -7,7 +7,7 @@ from functools import partial
 
 from ioprof.staging import stage_lines
 from ioprof.summary import MANY, MB, SMALL_BYTES, size
-from record.derived import median_of_all
+from record.arithmetic import median_of_all
 from record.model import Reads, WindowReads
 from record.values import value_at
 from results.files.quantities import quantities
