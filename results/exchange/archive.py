@@ -69,18 +69,12 @@ def write_archive(
     """Store all runs below some folders with the workflow's files and checksums; return the number of runs.
 
     A key signs the list of checksums. A public archive states its licence, and shows nothing of a site.
-    Raises RecordError without a run, for two folders of one name, for a public archive whose numbers do not follow from
-    its traces, and if OpenSSH does not sign.
+    Raises RecordError without a run, for two folders of one name, and if OpenSSH does not sign.
     """
     if not archive.name.endswith(ENDING) or (archive.exists() and not archive.is_file()):
         raise RecordError(f"--out {archive}: the name of an archive must end with {ENDING}")
     files, runs = files_of(folders, workflow)
     _write(_contents(files, licence), archive, key)
-    if licence and (problems := verify(archive).problems):
-        archive.unlink()
-        raise RecordError(
-            f"{archive} would be public, but {problems[0]}: store it without --licence to see all problems"
-        )
     return runs
 
 
@@ -152,26 +146,27 @@ def verify(archive: Path, signers: Path | None = None) -> Checked:
     """
     with tempfile.TemporaryDirectory() as temporary:
         folder = archive if archive.is_dir() else Path(temporary)
-        problems, sums = _sums_of(folder) if archive.is_dir() else _unpack(archive, folder)
-        problems += _check_sums(sums, folder)
-        signer, runs = "", 0
+        problems = [] if archive.is_dir() else _unpack(archive, folder)
+        problems += _check_files(folder)
+        signature, signer, runs = folder / SIGNATURE, "", 0
+        is_signed = signature.is_file()
         if signers is not None and not problems:
             try:
-                if SIGNATURE not in sums:
+                if not is_signed:
                     raise RecordError("it is not signed: sign it with 'caraml archive --sign KEY'")
-                signer = signer_of((folder / CHECKSUMS).read_bytes(), (folder / SIGNATURE).read_bytes(), signers)
+                signer = signer_of((folder / CHECKSUMS).read_bytes(), signature.read_bytes(), signers)
             except UncheckedError:
                 raise
             except RecordError as error:
                 problems.append(str(error))
         if not problems:
             runs = len(results_below(folder))
-            problems = list(dict.fromkeys(_check_runs(folder, sums)))
+            problems = list(dict.fromkeys(_check_runs(folder)))
     # Names and texts are untrusted: a terminal must not interpret them.
-    return Checked([printable(text) for text in problems], runs, SIGNATURE in sums, signer)
+    return Checked([printable(text) for text in problems], runs, is_signed, signer)
 
 
-def _check_runs(folder: Path, sums: Iterable[str]) -> Iterator[str]:
+def _check_runs(folder: Path) -> Iterator[str]:
     """Yield the problems of the runs in an unpacked archive."""
     if not results_below(folder):
         yield "it has no run"
@@ -181,9 +176,6 @@ def _check_runs(folder: Path, sums: Iterable[str]) -> Iterator[str]:
     for path in results_below(folder, with_attempts=True):
         if not mark_of(path):
             yield from (f"{path.parent.relative_to(folder)}: {text}" for text in problems_of_run(path))
-    for name in sums:  # tables would count a file with such a name, too
-        if name.endswith(RESULT_NAME) and PurePosixPath(name).name != RESULT_NAME:
-            yield f"{name}: a record must be called {RESULT_NAME}"
     try:
         skipped = [str(file) for file in find_records([folder]).skipped if file.finding.kind != "marked"]
     except RecordError as error:
@@ -195,27 +187,17 @@ def _check_runs(folder: Path, sums: Iterable[str]) -> Iterator[str]:
 def unpacked(archive: Path) -> Iterator[Path]:
     """Unpack an archive into a folder for a while; raises RecordError unless each of its files is unchanged."""
     with tempfile.TemporaryDirectory() as folder:
-        problems, sums = _unpack(archive, Path(folder))
-        if problems := [*problems, *_check_sums(sums, Path(folder))]:
+        if problems := [*_unpack(archive, Path(folder)), *_check_files(Path(folder))]:
             raise RecordError(f"{archive}: {printable(problems[0])}; 'caraml verify {archive}' lists all")
         yield Path(folder)
 
 
-def _sums_of(folder: Path) -> tuple[list[str], dict[str, str]]:
-    """Return problems of a folder, and the checksum of each file in it."""
-    files, closed = below(folder)
-    linked = [path for path in files if path.resolve() != folder.resolve() / path.relative_to(folder)]
-    problems = [f"{path.relative_to(folder)} is a link or cannot be entered" for path in [*linked, *closed]]
-    sums = {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-    return problems, sums
-
-
-def _unpack(archive: Path, folder: Path) -> tuple[list[str], dict[str, str]]:
-    """Unpack into a folder; return problems, and the checksum of each file.
+def _unpack(archive: Path, folder: Path) -> list[str]:
+    """Unpack into a folder; return a sentence for each file that is not unpacked, or is there twice.
 
     Raises RecordError if the declared sizes, beyond which nothing is unpacked, exceed MOST_GB.
     """
-    problems, sums = [], {}
+    problems = []
     try:
         with zipfile.ZipFile(archive) as packed:
             files = packed.infolist()
@@ -230,12 +212,11 @@ def _unpack(archive: Path, folder: Path) -> tuple[list[str], dict[str, str]]:
                 if place.is_absolute() or ".." in place.parts or file.is_dir() or not stat.S_ISREG(mode):
                     problems.append(f"{file.filename!r} is not a plain file inside the archive: it was not unpacked")
                     continue
-                if str(place) in sums:
+                if (folder / place).exists():
                     problems.append(f"{file.filename!r} is in it twice")
                 content = packed.read(file)
                 (folder / place).parent.mkdir(parents=True, exist_ok=True)
                 (folder / place).write_bytes(content)
-                sums[str(place)] = hashlib.sha256(content).hexdigest()
     # RuntimeError: encrypted; NotImplementedError: packed in a way that Python cannot unpack; the others: damaged.
     except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
@@ -243,10 +224,15 @@ def _unpack(archive: Path, folder: Path) -> tuple[list[str], dict[str, str]]:
             f"{archive} cannot be unpacked as an archive ({reason}): give a file that 'caraml archive' of this release "
             "has written; if it is cut short, copy or download it again"
         ) from error
-    return problems, sums
+    return problems
 
 
-def _check_sums(sums: dict[str, str], folder: Path) -> Iterator[str]:
+def _check_files(folder: Path) -> Iterator[str]:
+    """Yield the problems of the files in an unpacked archive, by their checksums."""
+    files, closed = below(folder)
+    linked = (path for path in files if path.resolve() != folder.resolve() / path.relative_to(folder))
+    yield from (f"{path.relative_to(folder)} is a link or cannot be entered" for path in (*linked, *closed))
+    sums = {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
     if CHECKSUMS not in sums:
         yield f"it has no {CHECKSUMS}: it is not an archive of this suite, or it was cut short"
         return

@@ -65,8 +65,7 @@ def _problems(result: Path) -> Iterator[str]:
         yield from derived_otherwise(recorded, f"{folder.name}/{RECORD_NAME}: " if run.fill else f"{RECORD_NAME}: ")
     if stored.get("serving"):
         yield from request_problems(stored, result.parent)
-    for key in sorted(stored.keys() | again.keys()):
-        yield from _differences(stored.get(key), again.get(key), key)
+    yield from _differences(stored, again, "")
 
 
 def _again(run: Record, folder: Path) -> tuple[Json, list[str]]:
@@ -132,30 +131,19 @@ def _other_command(record: Record, traces: Sequence[TraceSums]) -> Iterator[str]
 
 def derived_otherwise(recorded: Json, where: str) -> Iterator[str]:
     """Yield each stored value of a record that follows otherwise from its other values."""
-    derived = as_json(derive(Record.of(recorded)))
-    for key, value in recorded.items():
-        yield from (
-            f"{where}{difference}" for difference in _differences(value, _with_keys_of(value, derived[key]), key)
-        )
+    for difference in _differences(recorded, as_json(derive(Record.of(recorded))), "", of_stored=True):
+        yield f"{where}{difference}"
 
 
-def _with_keys_of(stored: Any, derived: Any) -> Any:
-    """Return derived values without those that are not stored."""
-    if isinstance(stored, dict) and isinstance(derived, dict):
-        return {key: _with_keys_of(value, derived.get(key)) for key, value in stored.items()}
-    if isinstance(stored, list) and isinstance(derived, list) and len(stored) == len(derived):
-        return [_with_keys_of(*both) for both in zip(stored, derived, strict=True)]
-    return derived
-
-
-def _differences(stored: Any, again: Any, name: str) -> Iterator[str]:
+def _differences(stored: Any, again: Any, name: str, of_stored: bool = False) -> Iterator[str]:
+    """Yield a sentence for each value that differs; of_stored: values that are not stored do not count."""
     if isinstance(stored, dict) and isinstance(again, dict):
-        not_stored = NEWER - stored.keys()
-        for key in sorted((stored.keys() | again.keys()) - STATED_BY_SITE - not_stored):
-            yield from _differences(stored.get(key), again.get(key), f"{name}.{key}")
+        keys = stored.keys() if of_stored else stored.keys() | (again.keys() - NEWER)
+        for key in sorted(keys - STATED_BY_SITE):
+            yield from _differences(stored.get(key), again.get(key), f"{name}.{key}".lstrip("."), of_stored)
     elif isinstance(stored, list) and isinstance(again, list) and len(stored) == len(again):
         for index, (value, other) in enumerate(zip(stored, again, strict=True)):
-            yield from _differences(value, other, f"{name}[{index}]")
+            yield from _differences(value, other, f"{name}[{index}]", of_stored)
     elif isinstance(stored, float) and isinstance(again, float):
         if not math.isclose(stored, again, rel_tol=TOLERANCE):
             yield f"{name} is stored as {stored:.10g}, but its origin gives {again:.10g}"

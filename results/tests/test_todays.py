@@ -71,16 +71,9 @@ def images(**changes):
 @pytest.mark.parametrize(
     ("record", "edit", "path"),
     [
-        (real(), {"model": "13B"}, "model"),
-        (real(), {"system": "B200"}, "system"),
-        (real(), {"data": "text"}, "data"),
         (real(), {"layout__grad_accum_steps": 8}, "layout.grad_accum_steps"),
         (real(), {"layout__tensor_parallel_size": 1, "sample": "9 tokens"}, "sample"),
-        *((real(), {f"metrics__{name}": 1.0}, f"metrics.{name}") for name in ("first_loss", "last_loss")),
-        (real(), {"metrics__trained_tokens": 32768}, "metrics.trained_tokens"),
         (images(), {"metrics__comparable": False}, "metrics.comparable"),
-        (images(), {"sample": "64 pixels"}, "sample"),
-        (images(), {"model": "ResNet-50 v2"}, "model"),
     ],
 )
 def test_a_fact_that_was_edited_is_shown_as_the_rest_of_the_record_has_it(record, edit, path):
@@ -90,17 +83,10 @@ def test_a_fact_that_was_edited_is_shown_as_the_rest_of_the_record_has_it(record
     assert inside[last] == wanted[last]
 
 
-@pytest.mark.parametrize("path", REAL, ids=lambda path: path.parent.name)
-def test_a_real_record_agrees_with_what_is_stated_of_it(path):
-    assert contradictions(json.loads(path.read_text())) == []
-
-
 @pytest.mark.parametrize(
     ("record", "sentence"),
     [
         (longer(real(), 2), "sample is stored as '4096 tokens', but its model has '2048 tokens'"),
-        (with_values(real(), metrics__recomputed_flops_per_token=4e9), "metrics.hfu is 0.7301, but"),
-        (with_values(real(), metrics__recomputed_flops_per_token=9e9), "109% of the device's peak FLOP/s"),
         (with_values(real(), config__window__warmup_steps=1), "config.window.warmup_steps is stored as 1, but its"),
         (with_values(real(), losses=real()["losses"][:-1]), "it has 49 losses, but 45 measured and 5 warm-up steps"),
         (with_values(real(), devices__0__name="NVIDIA B200"), "device GPU-1e1eebfc"),
@@ -137,7 +123,6 @@ def test_a_length_that_was_asked_for_has_flops_of_its_own():
     ("record", "words"),
     [
         (scaled(real(), flops=1.5), "FLOPs per unit of work: 9382920192 recorded, 6255280128 in the tables"),
-        (scaled(real(), flops=0.9), "FLOPs per unit of work: 5629752115 recorded, 6255280128 in the tables"),
         (scaled(real(), peak=500 / 989), "peak TFLOP/s per device: 500 recorded, 989 in the tables"),
     ],
 )
@@ -153,10 +138,9 @@ def test_a_corrected_table_leaves_the_measurement_and_its_figures_follow(record,
     assert with_todays_figures(real()) == real()
 
 
-@pytest.mark.parametrize("command", [["table"], ["table", "--repeats"]])
-def test_a_corrected_data_sheet_leaves_out_no_run(monkeypatch, capsys, command):
+def test_a_corrected_data_sheet_leaves_out_no_run(monkeypatch, capsys):
     monkeypatch.setattr(todays, "peak_of", lambda system, precision: 990.0)
-    assert main([*command, str(RECORDS.parent), "--format", "csv"]) == 0
+    assert main(["table", str(RECORDS.parent), "--format", "csv"]) == 0
     printed = capsys.readouterr()
     assert len(printed.out.splitlines()) == 1 + len(REAL) == 8
     assert "inconsistent" not in printed.err
@@ -165,14 +149,11 @@ def test_a_corrected_data_sheet_leaves_out_no_run(monkeypatch, capsys, command):
 @pytest.mark.parametrize(
     ("words", "options", "wrong"),
     [
-        (["--rounds", "6"], {"rounds": 6}, []),
         (["--rounds=6"], {"rounds": 5}, ["rounds is stored as 5, but its command line has 6.0"]),
         (["--rounds", "4", "--rounds", "6"], {"rounds": 6}, []),  # as argparse takes them
-        (["--rate", "1e-4"], {"rate": 0.0001}, []),
         (["--length", "4096"], {"length": None}, ["length is stored as 'null', but its command line has '4096'"]),
         (["--overlap", "auto"], {"overlap": True}, []),
         (["--overlap", "off"], {"overlap": True}, ["overlap is stored as True, but its command line has False"]),
-        (["--pin"], {"pin": False}, ["pin is stored as False, but its command line has True"]),
         (["--no-pin"], {"pin": True}, ["pin is stored as True, but its command line has False"]),
         (["--unknown", "1", "-m", "--"], {"rounds": 6}, []),
     ],
