@@ -10,6 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from results.exchange.public import ABOUT, Licence, published
 from results.exchange.recomputed import problems_of_run
 from results.exchange.signature import UncheckedError, sign, signer_of
 from results.files.workloads import FILE
-from results.find.folders import below, results_below
+from results.find.folders import below, is_attempt, results_below
 from results.find.records import RESULT_NAME, RecordError, find_records, mark_of
 from results.join.copies import FAILED, run_of
 from results.join.serving import REQUESTS_NAME
@@ -73,45 +74,28 @@ def write_archive(
     """
     if not archive.name.endswith(ENDING) or (archive.exists() and not archive.is_file()):
         raise RecordError(f"--out {archive}: the name of an archive must end with {ENDING}")
-    files, runs = files_of(folders, workflow)
-    _write(_contents(files, licence), archive, key)
-    return runs
-
-
-def files_of(folders: Iterable[Path], workflow: Path) -> tuple[dict[str, Path], int]:
-    """Return the files of all runs below some folders and of the workflow, by name in an archive; and how many runs.
-
-    Raises RecordError without a run, and for two folders of one name.
-    """
     files: dict[str, Path] = {}
     runs: set[Path] = set()
     for folder in folders:
-        results = results_below(folder)
-        runs.update(results)
-        every = results_below(folder, with_attempts=True)
-        paths = [path for result in every for name in RUN_FILES for path in result.parent.glob(name)]
+        results = results_below(folder, with_attempts=True)
+        runs.update(path for path in results if not is_attempt(path, folder))
+        paths = [path for result in results for name in RUN_FILES for path in result.parent.glob(name)]
         paths += [path for name in SWEEP_FILES for path in folder.glob(name)]
-        paths = [path for path in paths if path.is_file()]  # reading a pipe would wait for ever
-        for path in paths:
+        for path in filter(Path.is_file, paths):  # reading a pipe would wait for ever
             name = str(PurePosixPath(RUNS, _name(folder), path.relative_to(folder)))
             if files.setdefault(name, path) != path:
                 raise RecordError(f"two folders are called {_name(folder)}: give the folder above both")
     if not runs:
         raise RecordError(f"no {RESULT_NAME} below {', '.join(map(str, folders))}: run a sweep first")
-    for path in [*workflow.glob("*.yaml"), *workflow.glob("include/*")]:
-        if path.is_file():
-            files[str(PurePosixPath(WORKFLOW, path.relative_to(workflow)))] = path
+    for path in filter(Path.is_file, [*workflow.glob("*.yaml"), *workflow.glob("include/*")]):
+        files[str(PurePosixPath(WORKFLOW, path.relative_to(workflow)))] = path
     for path in workflow.parent.glob(f"benchmarks/*/{FILE}"):
         files[str(PurePosixPath(WORKFLOW, path.relative_to(workflow.parent)))] = path
-    return files, len(runs)
-
-
-def _contents(files: dict[str, Path], licence: Licence | None) -> Iterator[tuple[str, bytes]]:
+    contents: Iterable[tuple[str, bytes]] = ((name, path.read_bytes()) for name, path in sorted(files.items()))
     if licence:
-        yield ABOUT, f"licence: {json.dumps(licence)}\n".encode()
-        yield from published(files)
-    else:
-        yield from ((name, path.read_bytes()) for name, path in sorted(files.items()))
+        contents = chain([(ABOUT, f"licence: {json.dumps(licence)}\n".encode())], published(files))
+    _write(contents, archive, key)
+    return len(runs)
 
 
 def _name(folder: Path) -> PurePosixPath:

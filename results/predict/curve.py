@@ -114,7 +114,7 @@ def source_of(points: Iterable[Measured], devices: int, batch: int) -> str:
 
 def check_near(points: Iterable[Measured], devices: int, batch: int) -> None:
     """Raise ValueError if a point is further from the measured ones than FURTHEST times."""
-    row = {one.batch for one in points if one.devices == devices}
+    row: set[float] = {one.batch for one in points if one.devices == devices}
     asked: dict[str, tuple[float, set[float]]] = {"samples in a batch": (batch, row)}
     if not row:
         each = {point.batch / point.devices for point in points}

@@ -273,13 +273,7 @@ def test_a_name_that_would_be_a_row_or_a_colour_of_its_own_is_escaped(tmp_path):
     ],
 )
 def test_what_no_table_could_use_is_named_and_skipped(tmp_path, path, value):
-    record = builder.result()
-    *above, last = path.split(".")
-    inside = record
-    for name in above:
-        inside = inside[int(name) if isinstance(inside, list) else name]
-    inside[last] = value
-    builder.store(tmp_path, [record, builder.result()])
+    builder.store(tmp_path, [builder.altered(builder.result(), {path: value}), builder.result()])
     records, [sentence] = find_records([tmp_path])
     assert len(records) == 1
     assert "000000_benchmark/work/result.json is not as a run writes its record: " in sentence

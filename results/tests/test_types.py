@@ -47,7 +47,7 @@ def put(record: dict[str, Any], path: tuple[Any, ...], value: Any) -> Any:
     if not path:
         return value
     inside = changed = deepcopy(record)
-    for key in path[:-1]:
+    for key in path[:-1]:  # which may have dots
         inside = inside[key]
     inside[path[-1]] = value
     return changed
