@@ -6,6 +6,7 @@ charts are views of these values.
 
 from __future__ import annotations
 
+import re
 import statistics
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from record.model import Clocks, Record
 from record.parts import sensor_channels
 from record.values import value_at
 from results.files.quantities import QUANTITIES
+from results.join.energy_file import ENERGIES_NAME
 from results.load import load
 from results.points.operating import limits_of
 from results.points.repeats import PointResults, by_point
@@ -51,13 +53,59 @@ POINT = (
 TYPES = {"text": "string", "count": "Int64", "number": "Float64", "answer": "boolean", "time": "datetime64[us, UTC]"}
 
 
+def _ratio(value: float | None, by: float | None) -> float | None:
+    return value / by if value is not None and by else None
+
+
 def _peak_memory(records: Sequence[Record]) -> float | None:
     known = [device.peak_memory_bytes for record in records for device in record.devices]
     return max(filter(None, known), default=None)
 
 
+def _job_time(record: Record) -> str | None:
+    """Return the time that a run's job asked for; the runs of a point share the job in the folder of the first."""
+    here = Path(record.file.path).parent
+    scripts = [folder / "job.sh" for folder in (here, here.parent) if record.file.path]
+    text = next((script.read_text(errors="replace") for script in scripts if script.is_file()), "")
+    found = re.search(r"^#SBATCH --time=(\S+)", text, re.MULTILINE)
+    return found and found[1]
+
+
+def _energy_file(record: Record) -> str | None:
+    path = Path(record.file.path).with_name(ENERGIES_NAME) if record.file.path else None
+    return str(path) if path and path.is_file() else None
+
+
+def _run_s(record: Record) -> float | None:
+    return record.energy.number("run_s") if record.energy else None
+
+
+def _tasks_per_node(record: Record) -> int | None:
+    devices, nodes = record.layout.num_devices, record.layout.num_nodes
+    return -(-devices // nodes) if devices and nodes else None
+
+
+def _threads_per_task(record: Record) -> int | None:
+    nodes, tasks = record.provenance.nodes if record.provenance else [], _tasks_per_node(record)
+    usable = nodes[0].number("cpus_usable") if nodes else None
+    return int(usable // tasks) if usable and tasks else None
+
+
 # Quantities of a run that are no value of its record.
 OF_RUN: Mapping[str, Callable[[Record], Any]] = {
+    "job_time": _job_time,
+    "run_min": lambda record: (run_s := _run_s(record)) and run_s / 60,
+    "run_s": _run_s,
+    "tasks_per_node": _tasks_per_node,
+    "threads_per_task": _threads_per_task,
+    "workers": lambda record: record.option("data.parallel_files"),
+    "batch_per_device": lambda record: _ratio(record.layout.global_batch_size, record.layout.num_devices),
+    "epochs": lambda record: _ratio(
+        value_at(record, "metrics.measured_{unit}"), value_at(record, "metrics.{unit}_per_epoch")
+    ),
+    "iterations": lambda record: record.metrics.number("measured_steps"),
+    "compiler": lambda record: record.option("kernels.compile"),
+    "energy_file": _energy_file,
     "peak_memory_bytes": lambda record: _peak_memory([record]),
     "energy_grade": grade,
     "power_level": lambda record: (level := power_level(record)) and level.level,

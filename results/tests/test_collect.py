@@ -15,6 +15,7 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.tests.conftest import run as run_program
 from jpwr.trace.writers import read_trace
 from record.checks.checkpoints import WORDS
+from record.csv_rows import csv_rows
 from record.model import Channel, Energy, Record
 from results.collect import collect, main
 from results.join.nodes import read_sums
@@ -367,6 +368,12 @@ def test_two_nodes_are_summed_each_over_its_own_window(job):
     found = energy(job)
     assert found["avg_power_w"] == pytest.approx(500.0)
     assert found["energy_wh_per_device"] == pytest.approx(5000 / 3600 / 4)
+    assert run(job)[0] == 0
+    rows = csv_rows(job.path / "energy.csv", ["", "nodename", "rank", "ipmi"])
+    assert [(row["nodename"], row["rank"], float(row["ipmi"])) for row in rows] == [
+        ("n1", "0", pytest.approx(2000 / 3600)),
+        ("n2", "1", pytest.approx(3000 / 3600)),
+    ]
 
 
 def test_windows_of_one_kind_are_summed_and_kinds_are_kept_apart(job):
