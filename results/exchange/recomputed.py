@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from jpwr.errors import JpwrError
 from record.checks import contradictions
@@ -19,10 +17,8 @@ from results.collect import RECORD_NAME, collect
 from results.find.records import RESULT_NAME, RecordError, read_record
 from results.join.copies import copy_folder, copy_folders, failed_copy
 from results.join.nodes import TraceSums, read_sums
-from results.join.serving import TOLERANCE, request_problems
+from results.join.serving import differences, request_problems
 
-NEWER = {"tflop_per_j"}  # derived numbers that older results lack
-STATED_BY_SITE = {"site"}  # no trace shows it
 MARK_S = 2e-6  # marks have six decimals
 
 
@@ -65,7 +61,7 @@ def _problems(result: Path) -> Iterator[str]:
         yield from derived_otherwise(recorded, f"{folder.name}/{RECORD_NAME}: " if run.fill else f"{RECORD_NAME}: ")
     if stored.get("serving"):
         yield from request_problems(stored, result.parent)
-    yield from _differences(stored, again, "")
+    yield from differences(stored, again, "")
 
 
 def _again(run: Record, folder: Path) -> tuple[Json, list[str]]:
@@ -131,21 +127,5 @@ def _other_command(record: Record, traces: Sequence[TraceSums]) -> Iterator[str]
 
 def derived_otherwise(recorded: Json, where: str) -> Iterator[str]:
     """Yield each stored value of a record that follows otherwise from its other values."""
-    for difference in _differences(recorded, as_json(derive(Record.of(recorded))), "", of_stored=True):
+    for difference in differences(recorded, as_json(derive(Record.of(recorded))), "", of_stored=True):
         yield f"{where}{difference}"
-
-
-def _differences(stored: Any, again: Any, name: str, of_stored: bool = False) -> Iterator[str]:
-    """Yield a sentence for each value that differs; of_stored: values that are not stored do not count."""
-    if isinstance(stored, dict) and isinstance(again, dict):
-        keys = stored.keys() if of_stored else stored.keys() | (again.keys() - NEWER)
-        for key in sorted(keys - STATED_BY_SITE):
-            yield from _differences(stored.get(key), again.get(key), f"{name}.{key}".lstrip("."), of_stored)
-    elif isinstance(stored, list) and isinstance(again, list) and len(stored) == len(again):
-        for index, (value, other) in enumerate(zip(stored, again, strict=True)):
-            yield from _differences(value, other, f"{name}[{index}]", of_stored)
-    elif isinstance(stored, float) and isinstance(again, float):
-        if not math.isclose(stored, again, rel_tol=TOLERANCE):
-            yield f"{name} is stored as {stored:.10g}, but its origin gives {again:.10g}"
-    elif stored != again or isinstance(stored, bool) != isinstance(again, bool):
-        yield f"{name} is stored as {stored!r}, but its origin gives {again!r}"
