@@ -16,7 +16,6 @@ from results.find.records import RecordError
 from results.predict.predict import groups_of
 from results.show.page.first_page import first_page
 from results.show.plots.style import styles_of_systems
-from results.show.words import times_to_report
 from results.tests.builder import CPU, GPU0, GPU1, make_record, result, verdicts, window
 from results.tests.of_dicts import by_point, contradictions
 from results.verdicts.outcome import Outcome
@@ -328,8 +327,9 @@ def test_filled_nodes_are_not_ranked_with_other_runs_nor_predicted_from():
     both = by_point([filled(2, tokens_per_s=900.0), result(devices=1, batch=8)])
     assert first_page([("W", both)], styles_of_systems(both)).columns[0].group == "W, at 1 device, batch 8"
     alone = by_point([filled(2)])
-    place = first_page([("W", alone)], styles_of_systems(alone)).columns[0].group
-    assert (place, times_to_report(alone)) == ("W, at 2 devices, batch 16, 2 copies", "")
+    assert (
+        first_page([("W", alone)], styles_of_systems(alone)).columns[0].group == "W, at 2 devices, batch 16, 2 copies"
+    )
 
 
 @pytest.mark.parametrize(("limit_w", "passes"), [(450.0, True), (350.0, False)])

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from jpwr.intervals import BOUND
-from results.files.workloads import Amount
 from results.find.records import RecordError
 from results.show.tables.cost import cost_table, crossing_table
 from results.show.words import cost_words
@@ -18,11 +17,9 @@ from results.verdicts.cost import (
     cheapest,
     cost,
     cost_of,
-    costed_work,
     crossings,
     read_prices,
     tied_with_cheapest,
-    time_to_report,
     uncovered_w,
     why_not_costed,
 )
@@ -195,23 +192,6 @@ def test_a_range_of_the_overhead_widens_the_intervals_of_cost_and_power():
     for ranged, narrow in (powers, totals):
         assert ranged.value == narrow.value
         assert narrow.interval.half < ranged.interval.half
-
-
-def test_the_time_to_report_is_that_of_twenty_million_tokens():
-    [one] = by_point([result(tokens_per_s=14620.74)])
-    # JUPITER's baseline: 1367.92 s at that throughput, see reference/published.csv.
-    assert time_to_report(one) == "22.8 min for 20 million tokens on 1 device"
-
-
-def test_what_is_no_run_of_the_workload_has_no_time_to_report():
-    small = result()
-    small["metrics"]["comparable"] = False
-    unknown = result(benchmark="elsewhere")
-    for record in (small, unknown, failed()):
-        [one] = by_point([record])
-        assert time_to_report(one) == ""
-    [one] = by_point([unknown])
-    assert costed_work(one) == Amount(0.0, "")
 
 
 @pytest.mark.parametrize(

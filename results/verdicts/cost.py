@@ -15,7 +15,7 @@ from typing import Annotated, NamedTuple
 from jpwr.intervals import BOUND
 from record.checks.run import OUTER
 from record.derived import sum_of_all
-from record.values import THROUGHPUT, WORK, devices_text, value_at
+from record.values import THROUGHPUT, WORK, value_at
 from results.files.systems import SOURCE, system_of
 from results.files.typed_files import WORDS, Above0, Allowed, From1, NotNegative, read_file
 from results.files.workloads import Amount, workloads
@@ -202,27 +202,10 @@ def _rest_of_node(record: Record) -> Overhead | None:
     return Overhead(*(3600 * wh / energy.window_s / devices for wh in (node_wh - inside_wh, error_wh)))
 
 
-def time_to_report(one: PointResults) -> str:
-    """Return how long the work of JUPITER's rules takes at a point, as text; empty for other workloads and copies."""
-    speed = one.value(THROUGHPUT)
-    known = workloads().get(one.point.benchmark)
-    if not speed or not known or not known.reported or not one.is_comparable or one.point.copies or one.point.to_loss:
-        return ""
-    work = known.reported
-    return f"{_duration(work.amount / speed)} for {work.words} on {devices_text(one.point.devices)}"
-
-
 def costed_work(one: PointResults) -> Amount:
     """Return the amount of work that a cost refers to; 0 for a workload that states none."""
     known = workloads().get(one.point.benchmark)
     return (known.costed if known else None) or Amount(0.0, "")
-
-
-def _duration(seconds: float) -> str:
-    for size, name in ((86400, "days"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.3g} {name}"
-    return f"{seconds:.3g} s"
 
 
 class Kind(NamedTuple):

@@ -71,14 +71,6 @@ def best_of_systems(results: Sequence[PointResults], path: str) -> list[PointRes
     return sorted(unmixed(best), key=lambda one: one.value(path) or 0.0, reverse=True)
 
 
-def devices_of_all(results: Sequence[PointResults]) -> int | None:
-    """Return the largest number of devices for which every system and precision with good runs has one."""
-    good = grouped((one for one in results if one.good), lambda one: (one.system, one.precision))
-    devices = [{one.point.devices for one in mine} for mine in good.values()]
-    shared = set.intersection(*devices) if devices else set()
-    return max(shared, default=None)
-
-
 class Ranking(NamedTuple):
     """Systems ranked by one value, each at its best point."""
 
