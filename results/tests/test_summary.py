@@ -5,12 +5,9 @@ from __future__ import annotations
 import pytest
 
 from record.values import WORK
-from results.files.workloads import workloads
-from results.show.tables.cost import cost_table
 from results.show.words import of_workload
 from results.tests import builder
 from results.tests.of_dicts import by_point
-from results.verdicts.cost import Costs, Price, cost_of
 from results.verdicts.ranking import best_of_systems, fastest, ranked_points
 
 SPREAD = (0.99, 1.0, 1.01)
@@ -76,15 +73,3 @@ def test_systems_are_ranked_at_their_best_by_what_is_ranked():
     points = by_point([*slow, *runs("A", 200.0, batch=16, power_w=400.0), *runs("B", 150.0)])
     assert [one.point.global_batch for one in best_of_systems(points, WORK)] == [8, 8]
     assert [one.system for one in best_of_systems(points, WORK)] == ["A", "B"]
-
-
-def test_what_is_not_ranked_has_no_cost():
-    assert workloads()["llm_training"].costed.words == "10⁹ tokens"
-    costs = Costs("EUR", 0.25, {"A": Price(10_000.0)})
-    good, estimated = by_point(runs("A", 100.0)), by_point(runs("A", 100.0, estimated=True))
-    small = by_point([{**record, "metrics": {**record["metrics"], "comparable": False}} for record in runs("A", 100.0)])
-    assert cost_of(good[0], costs) is not None
-    assert cost_of(estimated[0], costs) is None
-    assert cost_of(small[0], costs) is None
-    header, row = cost_table([estimated], costs).texts()
-    assert row[header.index("at")] == "no energy that counts: it is an estimate from load, and no measurement"

@@ -45,16 +45,10 @@ def filled_apart(results: Sequence[PointResults]) -> str:
     return f"Not ranked: {', '.join(apart)}, as all runs filled nodes, and those of others did not." if apart else ""
 
 
-def fastest(results: Iterable[PointResults], path: str = PER_DEVICE) -> PointResults | None:
-    """Return the point with the highest value, as `unmixed`; None if no point has one."""
+def fastest(results: Iterable[PointResults], path: str = PER_DEVICE, is_least: bool = False) -> PointResults | None:
+    """Return the point with the highest value, or the lowest, as `unmixed`; None if no point has one."""
     known = unmixed([one for one in results if one.value(path) is not None])
-    return max(known, key=lambda one: one.value(path) or 0.0, default=None)
-
-
-def slowest(results: Iterable[PointResults], path: str) -> PointResults | None:
-    """Return the point with the lowest value, None where no point has one."""
-    known = unmixed([one for one in results if one.value(path) is not None])
-    return min(known, key=lambda one: one.value(path) or 0.0, default=None)
+    return (min if is_least else max)(known, key=lambda one: one.value(path) or 0.0, default=None)
 
 
 def best_by_devices(results: Sequence[PointResults]) -> dict[int, PointResults]:

@@ -13,8 +13,8 @@ from results.verdicts.accept import Verdict
 from results.verdicts.cost import Costs
 from results.verdicts.outcome import Outcome
 from results.verdicts.requirements import Requirements
-from results.verdicts.score import NEAREST, Ranked, scores
-from results.verdicts.tender.award import Tender, judge_tender
+from results.verdicts.score import NEAREST, Ranked, ranking_of
+from results.verdicts.tender.award import Tender
 from results.verdicts.tender.pledge import Pledge
 
 NEAR = 20.0  # largest factor on a weight or price that is reported
@@ -24,7 +24,7 @@ class Decision(NamedTuple):
     """Assessment of the results against the requirements."""
 
     tender: Tender
-    rankings: list[Ranked]  # the most important first
+    ranked: Ranked
 
     @property
     def failed(self) -> set[str]:
@@ -38,8 +38,7 @@ class Decision(NamedTuple):
     @property
     def sentence(self) -> str:
         """Which system is first, by how much, and how many requirements it meets."""
-        ranked = self.rankings[0]
-        first = ranked.scores[0]
+        ranked, first = self.ranked, self.ranked.scores[0]
         met = met_words(self.of_system(first.system)) if first.value is not None else ""
         subject = first.system if ranked.tied else "It"
         return headline(ranked) + (f" {subject} {met}." if met else "")
@@ -47,12 +46,12 @@ class Decision(NamedTuple):
     @property
     def reasons(self) -> list[str]:
         """Why systems are not ranked."""
-        return not_ranked(self.rankings[0])
+        return not_ranked(self.ranked)
 
     @property
     def changes(self) -> list[tuple[str, str]]:
         """Systems that are behind, each with the weight and the discount that would make it tie with the first."""
-        whole = self.rankings[0]
+        whole = self.ranked
         others = [row.system for row in whole.scores if row.value is not None][1:]
         behind = [system for system in others if system not in whole.tied][:NEAREST]
         changes = ((one, "; ".join(filter(None, (_weights(whole, one), _discount(whole, one))))) for one in behind)
@@ -67,8 +66,8 @@ def decide(
     pledge: Pledge | None = None,
 ) -> Decision:
     """Return verdicts and scores; raises RecordError where the requirements or the pledge do not fit the results."""
-    tender = judge_tender(results, requirements, pledge, skipped)
-    return Decision(tender, scores(results, tender.requirements, costs, tender.must))
+    tender = Tender(results, requirements, pledge, skipped)
+    return Decision(tender, ranking_of(results, tender.requirements, costs, tender.must))
 
 
 def _weights(ranked: Ranked, system: str) -> str:

@@ -92,8 +92,8 @@ def first_page(
 
     figures: list[tuple[Column, list[Cell]]] = []
     if decision:
-        heading = Column("score", decision.rankings[0].title.capitalize(), QUANTITIES["score"].help)
-        figures.append((heading, once({row.system: _score(row) for row in decision.rankings[0].scores})))
+        heading = Column("score", decision.ranked.title.capitalize(), QUANTITIES["score"].help)
+        figures.append((heading, once({row.system: _score(row) for row in decision.ranked.scores})))
     for at, (title, results) in enumerate(workloads):
         figures += _of_workload(title, results, [points[at] for *_, points in rows], costs)
     if decision:
@@ -112,7 +112,7 @@ def _rows(
     best = [_best_points(results) for _, results in workloads]
     systems = dict.fromkeys(point.system for _, results in workloads for point in results)
     fastest_first = best_of_systems(ranked_points(workloads[0][1]), PER_DEVICE)
-    ranked: Sequence[Scored | PointResults] = decision.rankings[0].scores if decision else fastest_first
+    ranked: Sequence[Scored | PointResults] = decision.ranked.scores if decision else fastest_first
     for system in dict.fromkeys([*(row.system for row in ranked), *systems]):
         of_system = [points.get(system, []) for points in best]
         for number in range(max(1, *map(len, of_system))):
@@ -228,7 +228,7 @@ def _of_machine(
     decision: Decision, workloads: Sequence[Workload], costs: Costs | None
 ) -> Iterator[tuple[Column, dict[str, Cell]]]:
     """Yield the columns of the machine that the budget allows, and of the requirements, by system."""
-    budget, rows = decision.tender.requirements.budget, decision.rankings[0].scores
+    budget, rows = decision.tender.requirements.budget, decision.ranked.scores
     results = [point for _, points in workloads for point in points]
     group = _budget_words(budget, costs)
     if group and any(row.devices for row in rows):

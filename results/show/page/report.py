@@ -221,7 +221,7 @@ def _render(
         commands=commands_of(points),
         first_page=first_page(workloads, styles_of_systems(points), costs, decision),
         answers=[(title, of_workload(results)) for title, results in workloads],
-        form=form_of_score(decision.tender.requirements, decision.rankings[0].reference) if decision else "",
+        form=form_of_score(decision.tender.requirements, decision.ranked.reference) if decision else "",
         limits=found,
         measure_next=measure_next(found),
         skipped=alike(str(file) for file in skipped if file.systems is None),

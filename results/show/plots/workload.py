@@ -17,7 +17,6 @@ from results.frames import alike, points_frame
 from results.history import Timed
 from results.join.nodes import TRACES
 from results.points.facts import choices_of, point_of
-from results.points.operating import limits_of
 from results.points.regions import ORDER, OTHER, WINDOWS, regions_of
 from results.points.repeats import PointResults
 from results.show.plots.charts import DOTS, Axis, bars, pareto, series
@@ -54,7 +53,7 @@ def frame_of(results: Sequence[PointResults]) -> DataFrame:
     numbers = {name: [getattr(point.point, name) for point in results] for name in ("devices", "global_batch")}
     return points_frame(results, (*OF_CHARTS, "copies")).assign(
         late=[point.keeps_limits is False for point in results],
-        limits=[str(limits_of(point.any)) for point in results],
+        limits=[str(point.limits) for point in results],
         setup=[", ".join([point.system, *point.variant]) for point in results],
         **numbers,
     )
@@ -122,15 +121,17 @@ def _regions(results: Sequence[PointResults]) -> Iterator[Chart]:
     import pandas
 
     rows, texts = [], []
-    every = [(point, steps) for point in results for steps in regions_of(point.good)]
-    places = Counter((point.system, point.point.place, steps.window) for point, steps in every)
-    for point, steps in every:
-        time = f"{rounded(1e3 * steps.step_s)} ms" if steps.step_s < 1 else f"{rounded(steps.step_s)} s"
-        window = "through the input path" if steps.window != WINDOWS[0] else ""
-        options = point.variant if places[point.system, point.point.place, steps.window] > 1 else ()
-        name = ", ".join(filter(None, [point.system, point.point.place, time, window, *options]))
-        rows += [{"name": name, "part": region.name, "value": region.share_percent} for region in steps.regions]
-        texts.append(f"{name}: " + ", ".join(f"{region.name} {region.share_percent:.0f} %" for region in steps.regions))
+    every = [(point, *item) for point in results for item in regions_of(point.good).items()]
+    places = Counter((point.system, point.point.place, window) for point, window, _ in every)
+    for point, window, steps in every:
+        step_s = steps.step_s or 0.0
+        time = f"{rounded(1e3 * step_s)} ms" if step_s < 1 else f"{rounded(step_s)} s"
+        through = "through the input path" if window != WINDOWS[0] else ""
+        options = point.variant if places[point.system, point.point.place, window] > 1 else ()
+        name = ", ".join(filter(None, [point.system, point.point.place, time, through, *options]))
+        shares = {part: region.share_percent for part, region in steps.regions.items()}
+        rows += [{"name": name, "part": part, "value": share} for part, share in shares.items()]
+        texts.append(f"{name}: " + ", ".join(f"{part} {share:.0f} %" for part, share in shares.items()))
     if rows:
         frame = pandas.DataFrame(rows)
         names = dict.fromkeys([*(name for name in ORDER if name in set(frame["part"])), *frame["part"]])
