@@ -125,8 +125,6 @@ SLOW[[10, 30, 50]] = 3.0  # 6 of 66 s more than others
             [1.0] * 40 + [1.2 - 0.001 * index for index in range(80)],
             {"shift": {"change": pytest.approx(0.1605), "first": 40, "steps": 120}},
         ),
-        ([1.0, 1.4, 1.0], {"few_steps": {"steps": 3, "wanted": 12}}),
-        ([], {"few_steps": {"steps": 0, "wanted": 12}}),
         (
             [1.0, 5.0, 1.0],
             {

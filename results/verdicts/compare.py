@@ -9,8 +9,7 @@ from record.values import THROUGHPUT, WORK, energy_source
 from results.find.records import Record, RecordError
 from results.points.estimate import Estimate, product
 from results.points.facts import LONGEST, UNKNOWN, Point, facts_of, point_of, together
-from results.points.regions import changes
-from results.points.repeats import PointResults, by_point, disturbances, step_times_s
+from results.points.repeats import PointResults, by_point, unsteady
 from results.points.sensors import accuracy_text
 from results.verdicts.quality import ESTIMATE, grade, why_not_ranked
 from results.verdicts.ranking import why_left_out
@@ -86,7 +85,8 @@ def _line(point: Point, ours: PointResults, theirs: PointResults, remarks: Seque
     ratios = []
     notes = [*remarks, *_differences(_work, ours.good, theirs.good)]
     for name, side in zip(SIDES, (ours, theirs), strict=True):
-        notes += [f"{name}, {words}" for record in side.good for words in disturbances(step_times_s(record))]
+        disturbed = (found for record in side.good for found in unsteady(record.step_times_s))
+        notes += [f"{name}, {found}" for found in disturbed if found.kind != "few_steps"]
     for _, path in METRICS:
         reason = _why_not(path, ours, theirs)
         if reason:
@@ -95,8 +95,6 @@ def _line(point: Point, ours: PointResults, theirs: PointResults, remarks: Seque
             accuracies = " against ".join(accuracy_text(side.any) for side in (ours, theirs))
             notes.append(f"two models of sensors, whose accuracy the interval includes where it is known: {accuracies}")
         ratios.append(None if reason else theirs.over(ours, path))
-    if changed := changes(ours.good, theirs.good):
-        notes.append(changed)
     return Line(point, ratios, list(dict.fromkeys(notes)))
 
 

@@ -22,7 +22,6 @@ from results.files.typed_files import WORDS, Above0, Allowed, From1, NotNegative
 from results.files.workloads import Amount, workloads
 from results.find.records import Record, RecordError
 from results.points.estimate import Estimate, Part, of_runs
-from results.points.operating import at_limits
 from results.points.repeats import PointResults
 from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import why_left_out
@@ -250,7 +249,7 @@ def why_not_costed(one: PointResults, costs: Costs) -> str:
     if not one.good:
         return "no good run"
     price = costs.systems[one.system]
-    if not at_limits([one], price.power_limit_w, price.clock_limit_mhz):
+    if not one.limits.are(price.power_limit_w, price.clock_limit_mhz):
         return "not at the operating point that the prices file names"
     if why := why_left_out(one):
         return f"no cost: {why}"

@@ -11,7 +11,6 @@ from record.values import PER_DEVICE, count, devices_text, grouped
 from results.find.records import RecordError
 from results.points.estimate import Estimate, Interval, exactly, trimmed_mean
 from results.points.facts import Setup
-from results.points.operating import at_limits, limits_of
 from results.points.repeats import PointResults
 from results.verdicts.power_level import LEVELS, lowest_level
 from results.verdicts.quality import ESTIMATE, deviations, grade, missed, why_not_ranked, window_too_short
@@ -134,14 +133,15 @@ def at(results: Sequence[PointResults], quantity: Quantity) -> list[PointResults
     """Return the points on the devices and at the batch size of a quantity."""
     return [
         one
-        for one in at_limits(results, quantity.power_limit_w, quantity.clock_limit_mhz)
+        for one in results
+        if one.limits.are(quantity.power_limit_w, quantity.clock_limit_mhz)
         if quantity.devices in (None, one.point.devices) and quantity.global_batch in (None, one.point.global_batch)
     ]
 
 
 def _nothing_there(mine: Sequence[PointResults]) -> Finding:
-    limits = {limits_of(one.any) for one in mine}
-    every = [f"{one.point.place}, {limits_of(one.any)}" if len(limits) > 1 else one.point.place for one in mine]
+    limits = {one.limits for one in mine}
+    every = [f"{one.point.place}, {one.limits}" if len(limits) > 1 else one.point.place for one in mine]
     places = ", ".join(dict.fromkeys(every))
     return finding("no_run", why="no run at this point" + (f", only at {places}" if len(places) < LONGEST else ""))
 

@@ -17,7 +17,7 @@ from record.values import is_accelerated, once, value_at
 from results.find.duplicates import Repeated
 from results.find.records import Record
 from results.points.judged import shown_by
-from results.points.repeats import PointResults, step_times_s, unsteady
+from results.points.repeats import PointResults, unsteady
 from results.points.sensors import STATED, accuracy_text, sampling_share
 
 # After the Green500 (EE HPC Working Group, level 1), for the length of the run.
@@ -187,7 +187,7 @@ def deviations(results: PointResults, with_energy: bool = True) -> list[Finding]
         found.append(finding("some_failed", failed=len(results.bad), runs=len(results.bad) + len(results.good)))
     for record in results.good:
         if not results.point.to_loss:  # whose window begins with the first step
-            found += [] if record.serving else unsteady(step_times_s(record))
+            found += [] if record.serving else unsteady(record.step_times_s)
         found += _throttled(record)
         found += _of_energy(record) if with_energy else []
         if record.metrics.comparable is False:
