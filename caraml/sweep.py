@@ -61,7 +61,7 @@ def is_run(folder: Path) -> bool:
 def check_run(run: Path) -> None:
     """Raise CaramlError unless the folder is a run of JUBE with jobs."""
     if not has_jobs(run):
-        raise CaramlError(f"{run} has only the scripts of jobs, by the tag job: run the workflow without that tag")
+        raise CaramlError(f"{run} started no jobs, by the tag job or image: run the workflow without that tag")
     if not is_run(run):
         raise CaramlError(f"{run} is not a run of JUBE: give a folder such as jube/llm_run/000000")
 

@@ -21,7 +21,8 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 SYSTEMS = Path("jube") / "include" / "systems.yaml"
 # A system that a user adds need not be in golden files, nor in the pages on what has run.
 SHIPPED = {"A100", "H100", "WAIH100", "GH200", "JEDI", "MI250", "GC200", "CPU", "H200", "MI300X", "MI300A", "GB200"}
-SHIPPED |= {"ARCHER2", "MI210", "V100", "BOW", "B200", "B300", "GB300", "MI325X", "MI355X", "HGX-A100", "HGX-H100"}
+SHIPPED |= {"ARCHER2", "MI210", "V100", "BOW", "B200", "B300", "GB300", "MI325X", "MI355X"}
+SHIPPED |= {"HGX-A100", "HGX-H100", "JUPITER", "MILA"}
 STARTER, IDLE = " {{ process_starter }} ", "--idle 4"  # in node.sh.j2
 # The site's facts for a checkout that trains: what is tested takes no long steps.
 SMALL = "llm_training_flags: --sequence-length 64\nresnet50_flags: --image-size 32\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import platform
 import re
 from pathlib import Path
 
@@ -106,6 +107,22 @@ def test_the_runs_of_a_point_are_one_job_or_each_one(tag, repeats, time, exclusi
     lines = lines_of(planned_job(tmp_path, "A100", "llm_training", tag))
     assert f"#SBATCH --time={time}" in lines
     assert lines.count("#SBATCH --exclusive --mem=0") == exclusive
+
+
+def test_the_tag_image_makes_the_image_and_starts_no_job(jube_command, tmp_path):
+    runtime = tmp_path / "bin" / "apptainer"
+    runtime.parent.mkdir()
+    runtime.write_text('#!/bin/sh\necho made >"$2"\n')
+    runtime.chmod(0o755)
+    environ = {"CARAML_CONTAINER_RUNTIME": "apptainer", "CARAML_CONTAINER_FOLDER": str(tmp_path / "images")}
+    environ["PATH"] = f"{runtime.parent}:{os.environ['PATH']}"
+    system = "A100" if platform.machine() == "x86_64" else "GH200"
+    command = [jube_command, "run", "jube/llm.yaml", "--tag", system, "image", "--outpath", tmp_path / "run"]
+    done = called(*command, cwd=REPOSITORY, **environ)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [path.read_text() for path in tmp_path.glob("images/pytorch-nvidia-*.sif")] == ["made\n"]
+    assert [folder.name for folder in tmp_path.glob("run/*/*_*")] == ["000000_prepare"]
+    assert main(["wait", str(tmp_path / "run" / "000000")]) == 2
 
 
 @pytest.mark.parametrize("submit", ["sbatch", pytest.param("kubernetes", marks=pytest.mark.slow)])

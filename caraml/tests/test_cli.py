@@ -87,7 +87,7 @@ def test_scripts_of_jobs_that_were_only_written_are_no_run(sweep, capsys):
     assert main(["table", str(sweep)]) == main(["check", str(sweep)]) == 0
     assert "000002" not in capsys.readouterr().err
     assert main(["check", str(written)]) == main(["wait", str(written)]) == 2
-    assert capsys.readouterr().err.count("has only the scripts of jobs, by the tag job") == 2
+    assert capsys.readouterr().err.count("started no jobs, by the tag job or image") == 2
 
 
 def test_a_sweep_without_any_result_fails(sweep, capsys):

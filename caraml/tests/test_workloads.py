@@ -67,6 +67,7 @@ def test_a_workflow_is_told_what_the_workloads_file_says():
         ),
         ("llm_training", ["CPU", "lora"], "GPT training has no model tiny-LoRA"),
         ("llm_training", ["A100", "CPU"], "A100 and CPU exclude each other, as each is a system"),
+        ("llm_training", ["CPU", "image", "container"], "image and container were asked for, which exclude each other"),
     ],
 )
 def test_tags_that_make_no_run_are_one_sentence(workflow, tags, message):
@@ -124,6 +125,22 @@ def test_where_no_image_has_a_framework_the_workload_in_another_one_runs_and_is_
     assert planned["image"].startswith("pytorch-nvidia")
     assert main(["plan", system, "cosmoflow"]) == 2
     assert f"it does not run on {read_system(system).accelerator}: {reason}; choose" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("tags", "note"),
+    [
+        ([], ""),
+        (["image"], ""),
+        (["container", "job"], ""),
+        (["container"], "the whole sweep runs in a container of cpu, "),
+    ],
+)
+def test_the_tag_container_says_in_one_line_that_it_runs_the_sweep(tags, note, capsys):
+    assert main(["plan", "CPU", "llm_training", "--tags", *tags]) == 0
+    planned, told = capsys.readouterr()
+    assert (told.count("\n"), note in told) == (bool(note), True)
+    assert ast.literal_eval(planned)["runtime"] == ("podman" if {"image", "container"} & {*tags} else "none")
 
 
 def test_a_tag_chooses_the_framework_and_the_tags_of_the_other_are_refused():
