@@ -16,7 +16,7 @@
  *   STAND_IN_PRINTS    a line that the library prints on stdout when it is opened
  *   STAND_IN_TAKES_S   how long after it was set a power limit is in force (default 0)
  * Faults: no-driver, no-counter, no-power, no-limit, lost (from the beginning), vanish, error, hang, counter-reset,
- * counter-wrap-32, counter-still (from the beginning); set-fails, set-hangs, not-in-force,
+ * set-fails, set-hangs, not-in-force,
  * no-application-clocks; older-driver (lists processes by the second version of the function), oldest-driver (by none)
  */
 #include <stdio.h>
@@ -218,21 +218,14 @@ int nvmlDeviceGetPowerUsage(void *handle, unsigned *milliwatts) {
     return code;
 }
 int nvmlDeviceGetTotalEnergyConsumption(void *handle, unsigned long long *millijoules) {
-    static double still_j;
     if (fault("no-counter", device(handle))) return NOT_SUPPORTED;
     int code = trouble(handle);
     double takes_s = number("STAND_IN_COUNTER_TAKES_S", 0); /* to look at that clock takes longer than all else here */
     if (takes_s) for (double end_s = cpu_s() + takes_s; cpu_s() < end_s;) {}
     double counted_j = (device(handle) + 1) * energy_j(seen_s(now_s(), "STAND_IN_COUNTED_S"));
-    if (fault("counter-still", device(handle))) counted_j = still_j = still_j ? still_j : counted_j;
     if (fault("counter-reset", device(handle))) counted_j -= energy_j(start_s);
     if (getenv("STAND_IN_STATE")) counted_j = model_j(limits_of(handle), now_s());
     *millijoules = (unsigned long long)(1000 * counted_j);
-    if (is("STAND_IN_FAULT", "counter-wrap-32")) {
-        /* From just below 32 bits of millijoules up to where the fault begins. */
-        *millijoules = (unsigned long long)(1000 * (counted_j - energy_j(start_s)));
-        if (!fault("counter-wrap-32", device(handle))) *millijoules += 0xFFF00000;
-    }
     return code;
 }
 int nvmlDeviceGetFieldValues(void *handle, int count, field_value *values) {
