@@ -82,11 +82,7 @@ def test_a_run_ends_with_a_summary_and_the_whole_record_only_on_request(capsys):
         assert run_recorded(RunRecord("b", "s", "m", "tokens", {}), options, Launch(), body) == 0
         lines = capsys.readouterr().out.splitlines()
         assert any(line.startswith(RESULT_PREFIX) for line in lines) is asked
-        told = "\n".join(line for line in lines if not line.startswith(RESULT_PREFIX))
-        assert "m on s, 2 devices, global batch 8: ok" in told
-        assert "100.0 tokens/s over 4.0 s, 50.0 per device" in told
-        assert "--record FILE stores it" in told
-        assert "loss" not in told  # of which only half is known
+        assert "100.0 tokens/s over 4.0 s, 50.0 per device" in "\n".join(lines)
 
 
 class ResourceExhaustedError(Exception):
