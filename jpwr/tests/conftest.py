@@ -198,6 +198,15 @@ def run(*command: str, cwd: Path | None = None, **variables: str) -> subprocess.
     return subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True, timeout=DEADLINE_S)
 
 
+def sampled(folder: Path, method: str, library: Path, **variables: str) -> tuple[Trace, str]:
+    """Sample some rows of a library's stand-in in a folder; returns the trace, and what was said."""
+    command = ("--methods", method, "--interval", "10", "--df-out", "out", "--", "bash", "-c", "rows 3")
+    environ = {"LD_LIBRARY_PATH": str(library), "STAND_IN_SHAPE": "constant", **variables}
+    done = run(sys.executable, "-m", "jpwr", *command, cwd=folder, **environ)
+    assert done.returncode == 0, done.stderr
+    return trace_of(folder), done.stderr
+
+
 Jpwr = Callable[..., "subprocess.CompletedProcess[str]"]
 
 

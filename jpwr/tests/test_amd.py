@@ -16,7 +16,7 @@ from jpwr.backends.rocm import Device, Sensor, _cards
 from jpwr.channel import Scope
 from jpwr.errors import ReadError
 from jpwr.process.device_ids import same_ids
-from jpwr.tests.conftest import HERE, run
+from jpwr.tests.conftest import HERE, run, sampled
 from jpwr.trace.writers import read_trace
 
 IDS = [f"GPU-0f1182f2988c0a{number:02x}" for number in range(0x40, 0x60)]
@@ -34,18 +34,14 @@ def hip_uuid(amd_id):
     [
         (hip_uuid(IDS[0]), [IDS[0]]),
         (f"GPU-{hip_uuid(IDS[0])}", [IDS[0]]),
-        (IDS[0].upper(), [IDS[0]]),
         (f"{IDS[0]} {IDS[1]}", IDS[:2]),
         ("0fff74a1-0000-1000-8011-82f2988c0a40", [IDS[0]]),  # amdsmi's
         (f"GPU-{NVIDIA}", [f"GPU-{NVIDIA}"]),
         (NVIDIA.upper(), [f"GPU-{NVIDIA}"]),
         ("00000000:C1:00.0", ["0000:c1:00"]),
-        ("0000:c1:00.0", ["0000:c1:00"]),
         ("GPU-58580000-0000-0000-0000-000000000000", []),  # HIP's "XX", where there is no id
         ("GPU-00000000-0000-0000-0000-000000000000", []),
-        ("GPU-0000000000000000", []),
         ("", []),
-        ("GPU-1", ["GPU-1"]),
         ("amd_energy.0", ["amd_energy.0"]),
     ],
 )
@@ -56,15 +52,7 @@ def test_an_id_has_one_form_whoever_shows_it(text, ids):
 @pytest.fixture
 def sample(tmp_path, amdsmi_folder):
     """Sample some rows through the real amdsmi on the stand-in; returns the trace, and what was said."""
-
-    def sampled(**variables):
-        command = ("--methods", "rocm", "--interval", "10", "--df-out", "out", "--", "bash", "-c", "rows 3")
-        library = {"LD_LIBRARY_PATH": str(amdsmi_folder), "STAND_IN_SHAPE": "constant"}
-        done = run(sys.executable, "-m", "jpwr", *command, cwd=tmp_path, **{**library, **variables})
-        assert done.returncode == 0, done.stderr
-        return read_trace(tmp_path / "out" / "trace.csv"), done.stderr
-
-    return sampled
+    return functools.partial(sampled, tmp_path, "rocm", amdsmi_folder)
 
 
 def ids_of(*devices, cards=None):

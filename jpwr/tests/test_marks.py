@@ -219,14 +219,10 @@ def test_a_reader_that_is_held_up_is_not_waited_for_without_end(monkeypatch, tmp
         answers.set()
 
 
-def in_python(program, **variables):
-    """In a fresh interpreter whose locale is of ASCII alone."""
-    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    return run(sys.executable, "-c", program, **plain, **variables)
-
-
 def test_a_program_that_has_no_sampler_marks_regions_in_any_locale(tmp_path):
-    done = in_python("import jpwr\nwith jpwr.region('\\xfc'): print('ran')", JPWR_MARKS=str(tmp_path / "marks"))
+    ascii_alone = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    program = "import jpwr\nwith jpwr.region('\\xfc'): print('ran')"
+    done = run(sys.executable, "-c", program, **ascii_alone, JPWR_MARKS=str(tmp_path / "marks"))
     assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")
     lines = (tmp_path / "marks").read_text("utf-8").splitlines()
     assert [parse_mark(line).region for line in lines] == ["ü", "ü"]

@@ -248,14 +248,6 @@ def even() -> float:
     return 0.0
 
 
-def test_a_monitor_samples_while_its_block_lasts_and_at_its_end(stepped):
-    with PowerMonitor([Channel(INFO, lambda: 3.0)], interval_s=0.02, clock=stepped, chance=even) as monitor:
-        stepped.move_to(0.2)
-    [series] = monitor.trace.series()
-    assert list(series.times_s) == pytest.approx([*deadlines(0.02, 0.2), 0.2])
-    assert set(series.power_w) == {3.0}
-
-
 class Panic(BaseException):
     """As PyO3's PanicException is, it is no Exception."""
 

@@ -167,10 +167,7 @@ def test_a_served_run_is_labelled_by_its_options(run, change, words):
     [
         ("due_us", lambda one: one["due_us"] - 900, "which its load does not have"),
         ("input", lambda one: 64, "has the lengths 64/16"),
-        ("output", lambda one: 64, "has the lengths 32/64"),
         ("prompt_tokens", lambda one: 31, "has 32 prompt tokens, but the server counts 31"),
-        ("completion_tokens", lambda one: 15, "got 16, and the server counts 15"),
-        ("cached_tokens", lambda one: 8, "prompt tokens came from a cache"),
         ("retries", lambda one: 1, "requests were sent twice"),
         ("unlisted", lambda one: 8, ""),
         ("is_unseen", lambda one: True, "stored as None, but the file of requests gives"),
