@@ -343,12 +343,7 @@ def test_what_cannot_be_is_a_record_that_says_so_before_a_step(ran, monkeypatch,
 
 def test_a_dry_run_prints_the_plan_and_leaves_no_record(tmp_path, capsys):
     assert session.main(Sums, ["--dry-run", "--record", str(tmp_path / "record.json")]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        "num_devices: 1",
-        "num_nodes: 1",
-        "global_batch_size: 4",
-        "num_parameters: 0",
-    ]
+    assert {"global_batch_size: 4", "num_parameters: 0"} <= set(capsys.readouterr().out.splitlines())
     assert list(tmp_path.iterdir()) == []
     assert session.main(Sums, ["--dry-run", "--numbers", "100"]) == 2
 
