@@ -18,7 +18,8 @@ from ioprof.coverage import coverage
 from ioprof.darshan_log import DARSHAN, from_darshan
 from ioprof.folder import load, save
 from ioprof.library import build, library
-from ioprof.summary import lines, to_dict
+from ioprof.staging import stage_lines
+from ioprof.summary import by_file, lines, to_dict
 from ioprof.watch import Watcher
 from jpwr import __version__
 from jpwr.errors import JpwrError
@@ -182,12 +183,15 @@ def _read(argv: list[str]) -> int:
     parser.add_argument("--out", type=Path, metavar="DIR", help="also write the profile to a folder")
     parser.add_argument("--files", type=int, default=SHOWN, metavar="N", help="files and folders to show (default: 10)")
     parser.add_argument("--tier", type=float, metavar="MB/S", help="also print the time on storage of that bandwidth")
+    text = "also print which files to copy to a fast storage of N bytes, and the gain"
+    parser.add_argument("--stage-bytes", type=float, metavar="N", help=text)
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     options = parser.parse_args(argv)
     if options.files < 0:
         parser.error(f"--files must be 0 or more, got {options.files}")
-    if options.tier is not None and not 0 < options.tier < float("inf"):
-        parser.error(f"--tier must be more than 0 MB/s, got {options.tier:g}")
+    for flag, value, unit in (("tier", options.tier, "MB/s"), ("stage-bytes", options.stage_bytes, "bytes")):
+        if value is not None and not 0 < value < float("inf"):
+            parser.error(f"--{flag} must be more than 0 {unit}, got {value:g}")
     profile = from_darshan(options.path) if options.path.name.endswith(DARSHAN) else load(options.path)
     if options.out is not None:
         _check_out(options.out)
@@ -196,6 +200,8 @@ def _read(argv: list[str]) -> int:
         print(json.dumps(to_dict(profile, options.files, options.tier), indent=1))
     else:
         for line in lines(profile, options.files, options.tier):
+            print(printable(line))
+        for line in stage_lines(by_file(profile), options.stage_bytes, options.tier) if options.stage_bytes else ():
             print(printable(line))
     return 0
 

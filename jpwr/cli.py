@@ -134,6 +134,9 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         metavar="S",
         help="suffix of the tables' names; %%q{NAME} is replaced by an environment variable",
     )
+    text = "print the tables on standard output after the command, as jpwr 0.0.10 did; JPWR_TABLES=1 asks for it, too"
+    asked = os.environ.get("JPWR_TABLES", "0") not in ("", "0")
+    output.add_argument("--tables", action="store_true", default=asked, help=text)
     output.add_argument("--json", action="store_true", help="print the summary as one line of JSON, on stderr")
     output.add_argument(
         "--json-out",
@@ -244,7 +247,12 @@ def _sample(options: argparse.Namespace, child: Child, stack: ExitStack, limits:
     with _errors_reported(child, "while sampling"), view, monitor:
         _measure(options, child, monitor, clock)
     with _errors_reported(child, "in the summary"):
-        _report(options, child, _summary(options, child, kept, stack), monitor, json_out)
+        summary = _summary(options, child, kept, stack)
+        _report(options, child, summary, monitor, json_out)
+        if options.tables:
+            from jpwr.report.frames import printed_lines
+
+            print(f"Measuring Energy while executing {options.command}", *printed_lines(summary), sep="\n", flush=True)
     return not monitor.hung
 
 

@@ -21,6 +21,7 @@ from results.find.records import RESULT_NAME, RecordError, read_record, write_re
 from results.join.channels import EnergyError
 from results.join.copies import copy_folder, copy_folders, failed_copy, of_copy, refuse_idle, together
 from results.join.energy import energy_of, energy_per_checkpoint
+from results.join.energy_file import write_energies
 from results.join.hosts import energy_of_roles, with_hosts
 from results.join.nodes import TRACES, TraceSums, read_sums
 from results.join.reads import reads_of
@@ -46,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             run = _failed(options.folder, options.exit_code, options.reason)
         write_record(run, options.folder / RESULT_NAME)
+        write_energies(run, options.folder)
         write_row(point_of(options.folder))
     except (RecordError, OSError) as error:
         print(f"collect: {error}", file=sys.stderr)

@@ -6,6 +6,7 @@ charts are views of these values.
 
 from __future__ import annotations
 
+import re
 import statistics
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,8 +18,9 @@ from record.model import Clocks, Record
 from record.parts import sensor_channels
 from record.values import value_at
 from results.files.quantities import QUANTITIES
+from results.find.jube_row import status_of
+from results.join.energy_file import ENERGIES_NAME
 from results.load import load
-from results.points.operating import limits_of
 from results.points.repeats import PointResults, by_point
 from results.points.sensors import accuracy_text, sampling_share
 from results.verdicts.power_level import lowest_level, power_level
@@ -51,13 +53,59 @@ POINT = (
 TYPES = {"text": "string", "count": "Int64", "number": "Float64", "answer": "boolean", "time": "datetime64[us, UTC]"}
 
 
+def _ratio(value: float | None, by: float | None) -> float | None:
+    return value / by if value is not None and by else None
+
+
 def _peak_memory(records: Sequence[Record]) -> float | None:
     known = [device.peak_memory_bytes for record in records for device in record.devices]
     return max(filter(None, known), default=None)
 
 
+def _job_time(record: Record) -> str | None:
+    """Return the time that a run's job asked for; the runs of a point share the job in the folder of the first."""
+    here = Path(record.file.path).parent
+    scripts = [folder / "job.sh" for folder in (here, here.parent) if record.file.path]
+    text = next((script.read_text(errors="replace") for script in scripts if script.is_file()), "")
+    found = re.search(r"^#SBATCH --time=(\S+)", text, re.MULTILINE)
+    return found and found[1]
+
+
+def _energy_file(record: Record) -> str | None:
+    path = Path(record.file.path).with_name(ENERGIES_NAME) if record.file.path else None
+    return str(path) if path and path.is_file() else None
+
+
+def _run_s(record: Record) -> float | None:
+    return record.energy.number("run_s") if record.energy else None
+
+
+def _tasks_per_node(record: Record) -> int | None:
+    devices, nodes = record.layout.num_devices, record.layout.num_nodes
+    return -(-devices // nodes) if devices and nodes else None
+
+
+def _threads_per_task(record: Record) -> int | None:
+    nodes, tasks = record.provenance.nodes if record.provenance else [], _tasks_per_node(record)
+    usable = nodes[0].number("cpus_usable") if nodes else None
+    return int(usable // tasks) if usable and tasks else None
+
+
 # Quantities of a run that are no value of its record.
 OF_RUN: Mapping[str, Callable[[Record], Any]] = {
+    "job_time": _job_time,
+    "run_min": lambda record: (run_s := _run_s(record)) and run_s / 60,
+    "run_s": _run_s,
+    "tasks_per_node": _tasks_per_node,
+    "threads_per_task": _threads_per_task,
+    "workers": lambda record: record.option("data.parallel_files"),
+    "batch_per_device": lambda record: _ratio(record.layout.global_batch_size, record.layout.num_devices),
+    "epochs": lambda record: _ratio(
+        value_at(record, "metrics.measured_{unit}"), value_at(record, "metrics.{unit}_per_epoch")
+    ),
+    "iterations": lambda record: record.metrics.number("measured_steps"),
+    "compiler": lambda record: record.option("kernels.compile"),
+    "energy_file": _energy_file,
     "peak_memory_bytes": lambda record: _peak_memory([record]),
     "energy_grade": grade,
     "power_level": lambda record: (level := power_level(record)) and level.level,
@@ -75,11 +123,6 @@ def _sampling_percent(point: PointResults) -> float | None:
 
 def _accuracy(point: PointResults) -> str:
     return " and ".join(dict.fromkeys(accuracy_text(record) for record in point.good if record.energy))
-
-
-def _p95_over_median_percent(point: PointResults) -> float | None:
-    median, slow = point.value("metrics.step_time_median_s"), point.value("metrics.step_time_p95_s")
-    return 100 * (slow / median - 1) if median and slow else None
 
 
 def _clocks(point: PointResults) -> list[Clocks]:
@@ -107,14 +150,6 @@ def lacking_words(records: Sequence[Record]) -> str | None:
     return (level := lowest_level(records)) and joined(level.lacking)
 
 
-def status(point: PointResults) -> str:
-    """Return the outcome of a point's runs, as text."""
-    if not point.bad:
-        return "ok"
-    bad = " and ".join(dict.fromkeys(str(record.status) for record in point.bad))
-    return f"{len(point.bad)} of {len(point.good) + len(point.bad)} {bad}" if point.good else bad
-
-
 # Facts that the runs of a point share, or a run that failed states for it.
 SHARED = (
     *("system", "benchmark", "model", "data", "sample", "in/out", "devices", "global_batch", "concurrency"),
@@ -123,18 +158,17 @@ SHARED = (
 # Other quantities of a point that are not the median of a number of its runs.
 OF_POINT: Mapping[str, Callable[[PointResults], Any]] = {
     "variant": lambda point: [text for text in point.variant if text != point.precision],
-    "status": status,
+    "status": lambda point: status_of([*point.good, *point.bad]),
     "runs": lambda point: len(point.good),
     "mfu_percent": lambda point: (mfu := point.value("metrics.mfu")) and 100 * mfu,
     "sampling_percent": _sampling_percent,
     "sensor_accuracy": _accuracy,
     "energy": _energy_kinds,
-    "p95_over_median_percent": _p95_over_median_percent,
     "peak_memory_gib": lambda point: (peak := _peak_memory(point.good)) and peak / GIB,
     "clock_mhz": _clock_mhz,
     "throttled_percent": _throttled_percent,
-    "power_limit_w": lambda point: limits_of(point.any).power_w,
-    "clock_limit_mhz": lambda point: limits_of(point.any).clock_mhz,
+    "power_limit_w": lambda point: point.limits.power_w,
+    "clock_limit_mhz": lambda point: point.limits.clock_mhz,
     "not_ranked": lambda point: str(why) if point.good and (why := why_left_out(point)) else None,
     "energy_not_ranked": lambda point: str(why) if point.good and (why := why_not_ranked(point)) else None,
     "power_level": lambda point: level_words(point.good),

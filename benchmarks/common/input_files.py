@@ -13,6 +13,10 @@ from typing import NamedTuple
 
 from benchmarks.common.options import ConfigError, DataOptions
 from benchmarks.common.progress import Pace
+from ioprof.folder import PROFILE, load
+from ioprof.staging import to_stage
+from ioprof.summary import by_file
+from jpwr.errors import JpwrError
 from jpwr.process.whole_file import replaced
 
 
@@ -55,6 +59,24 @@ class Staged(NamedTuple):
     files: list[Path]
     copied_bytes: int
     time_s: float
+
+
+def worth_staging(files: Sequence[Path], options: DataOptions, room_bytes: float) -> list[Path]:
+    """Return the files to stage: all, or with --stage-bytes those that gain most in some bytes.
+
+    The gain is by the reads of an earlier run; raises ConfigError if that read none of the files.
+    """
+    if not options.stage_bytes:
+        return list(files)
+    folder = Path(options.stage_reads)
+    try:
+        reads = by_file(*map(load, [path.parent for path in folder.glob(f"*/{PROFILE}")] or [folder]))
+    except JpwrError as error:
+        raise ConfigError(f"--stage-reads {options.stage_reads} cannot be used: {error}") from error
+    paths = {str(file.resolve()): file for file in files}
+    if not (known := {path: reads[path] for path in paths.keys() & reads.keys()}):
+        raise ConfigError(f"--stage-reads {options.stage_reads} has no reads of these files, such as {files[0]}")
+    return [paths[path] for path in to_stage(known, room_bytes)]
 
 
 def stage(files: Sequence[Path], folder: Path, say: Callable[[str], None] = lambda _: None) -> Staged:

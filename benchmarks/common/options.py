@@ -135,6 +135,8 @@ class DataOptions:
     stage: str = option(
         "", "folder on the node's own disk, to copy the files into before the first step; default: none"
     )
+    stage_bytes: int = option(0, "with --stage: most bytes on a node; of the files, those that gain most; 0: all files")
+    stage_reads: str = option("", "with --stage-bytes: folder io of an earlier run, with the profiles of its reads")
 
     def __post_init__(self) -> None:
         positive(self, "parallel_files", "prefetch_batches")
@@ -145,6 +147,11 @@ class DataOptions:
                 raise ConfigError(
                     f"{flag} was given, but the data is {self.data}: state the kind of the files by --data"
                 )
+
+        if bool(self.stage_bytes) != bool(self.stage_reads) or (self.stage_bytes and not self.stage):
+            raise ConfigError(
+                "--stage-bytes needs --stage, and the reads of an earlier run by --stage-reads: the tag io writes them"
+            )
 
     @property
     def reads_files(self) -> bool:

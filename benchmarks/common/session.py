@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common.input_files import Staged, stage
+from benchmarks.common.input_files import Staged, stage, worth_staging
 from benchmarks.common.launch import Launch, boot_id, node_name, read_launch
 from benchmarks.common.measure import checkpoints
 from benchmarks.common.measure.extra_steps import in_parts, profile
@@ -100,7 +100,7 @@ def train(workload: type[Workload], options: Any, launch: Launch, record: RunRec
     run.set_environment()
     if options.compute.bind and options.compute.device != "cpu":
         bind(launch)
-    staged = _stage(run, launch)
+    staged = _stage(run, options, launch)
     run.regions = RegionTimer()
     marked = MarkedSteps(run.regions)
     with run.open(record) as target:
@@ -133,12 +133,14 @@ def train(workload: type[Workload], options: Any, launch: Launch, record: RunRec
     record.status = FAILED if record.error else OK
 
 
-def _stage(run: Workload, launch: Launch) -> Staged | None:
-    """Copy this rank's files to the node's own disk and use the copies, if requested."""
+def _stage(run: Workload, options: Any, launch: Launch) -> Staged | None:
+    """Copy this rank's files, or those that gain most, to the node's own disk and use the copies, if requested."""
     if not run.stage:
         return None
-    staged = stage(run.files, Path(run.stage), partial(print, flush=True) if launch.rank == 0 else lambda _: None)
-    run.files = staged.files
+    chosen = worth_staging(run.files, options.data, options.data.stage_bytes / launch.local_world_size)
+    staged = stage(chosen, Path(run.stage), partial(print, flush=True) if launch.rank == 0 else lambda _: None)
+    copies = dict(zip(chosen, staged.files, strict=True))
+    run.files = [copies.get(file, file) for file in run.files]
     return staged
 
 

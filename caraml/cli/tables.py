@@ -24,7 +24,7 @@ from results.show.tables import table as tables
 from results.show.tables.cells import FORMS, Table, rendered
 from results.show.tables.doubts import alike
 from results.show.tables.published import anchor_table, published_text
-from results.show.tables.reads import file_table, of_reads, read_table
+from results.show.tables.reads import file_table, of_reads, read_table, staging
 from results.show.tables.regions import region_table
 from results.show.tables.table import place_view, point_table, record_table
 
@@ -46,6 +46,8 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     parser.add_argument("--sort", metavar="COLUMN", help="sort by a column, such as 'tokens/s'")
     add_flag(parser, "--largest-first", "with --sort: in descending order")
     parser.add_argument("--tier", type=float, metavar="MB/S", help="with --reads: bandwidth of another storage")
+    text = "with --reads: which files to copy to a fast storage of N bytes"
+    parser.add_argument("--stage-bytes", type=float, metavar="N", help=text)
     shape = parser.add_mutually_exclusive_group()
     add_flag(shape, "--repeats", "one row per point: median, interval, quality")
     add_flag(shape, "--regions", "one row per region: the time of a step by its parts")
@@ -113,6 +115,8 @@ def _check_table(options: argparse.Namespace) -> None:
         raise RecordError(f"--format parquet has a row for each run or, with --repeats, for each point, {why}")
     if options.tier is not None and not (options.reads and 0 < options.tier < math.inf):
         raise RecordError("--tier is a storage's bandwidth in MB/s, above 0, and needs --reads")
+    if options.stage_bytes is not None and not (options.reads and 0 < options.stage_bytes < math.inf):
+        raise RecordError("--stage-bytes is the size of a fast storage, above 0, and needs --reads")
 
 
 def _frame(records: Sequence[Record], options: argparse.Namespace) -> Any:
@@ -143,12 +147,13 @@ def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
             raise RecordError("no good run has a profile of its reads: run with the tag 'io'")
         shown = place_view(found, everything)
         notes = [rendered(place_view(file_table(points), everything), "text"), *of_reads(points, options.tier)]
+        notes += staging(points, options.stage_bytes, options.tier) if options.stage_bytes else []
     else:
         of_runs = tables.original_table if shape == "titles" else record_table
         shown = point_table(points) if shape == "repeats" else of_runs(sorted(records, key=sort_key))
         shown = shown.in_order(options.sort, options.largest_first) if options.sort else shown
-        if options.format != "csv":  # which has empty columns, too
-            shown = shown.needed(everything or shape == "titles", wanted)
+        if options.format != "csv" and shape != "titles":  # which have empty columns, too
+            shown = shown.needed(everything, wanted)
         notes = tables.within_limits(points)
     return "\n".join([printed(shown, options.format), *(notes if options.format == "text" else ())])
 

@@ -115,7 +115,7 @@ def repeats_of(tags: set[str], block: System) -> int:
 def is_submitted(run: Path | None) -> bool:
     """Return whether a run of JUBE submits its jobs."""
     tags = tag.tags_of_run(run)
-    return bool(tags) and tag.JOB not in tags
+    return bool(tags) and not {tag.JOB, tag.IMAGE} & tags
 
 
 def plan(
@@ -145,9 +145,14 @@ def plan(
     points = sweep(known, block, site, model, "$gate_batch" if tag.GATE in every else facts.batches, every)
     submit, repeats = site.submit_of(block), repeats_of(every, block)
     runtime = site.container_runtime or block.container_runtime
-    if tag.CONTAINER in every and runtime == "none" and not site.container_runtime:
+    if {tag.CONTAINER, tag.IMAGE} & every and runtime == "none" and not site.container_runtime:
         runtime = "podman"
-    server = next((name for name in SERVERS if name in every), facts.framework)
+    image = block.image_of(next((name for name in SERVERS if name in every), facts.framework))
+    if tag.CONTAINER in every and tag.JOB not in every:
+        where = (
+            f"the whole sweep runs in a container of {image}, by the tag container; the tag image only makes the image"
+        )
+        note = "; ".join(filter(None, (note, where)))
     return {
         "repo": str(repo),
         "system": system,
@@ -156,7 +161,7 @@ def plan(
         "tags": sorted(every),
         "submit": submit,
         "runtime": "none" if submit == "kubernetes" else runtime,  # a pod is a container already
-        "image": block.image_of(server),
+        "image": image,
         "data_folder": site.data_folder,
         "site_flags": site.flags_of(facts.name),
         "common_flags": common_flags(every, known, block, site, model),

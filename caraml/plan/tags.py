@@ -17,16 +17,17 @@ from results.files.yaml_files import YamlError, read_nodes, text_of
 from results.find.folders import CONFIGURATION
 
 PRECISIONS = {*get_args(Precision)}
-APART, CONTAINER, JOB, ONCE, SHARED = "apart", "container", "job", "once", "shared"
+APART, CONTAINER, IMAGE, JOB, ONCE, SHARED = "apart", "container", "image", "job", "once", "shared"
 CAPS, CHECKPOINT, CLOCKS, FILL, GATE, IO, OBSERVE = "caps", "checkpoint", "clocks", "fill", "gate", "io", "observe"
 TO_LOSS, TORCH = "to-loss", "torch"
 # Tags that measure something else than one window of training, or share the node, exclude the tag fill.
 EXCLUDED = {
     FILL: {"effective", "cold", IO, CHECKPOINT, SHARED, TO_LOSS, GATE},
     GATE: {TO_LOSS},
+    IMAGE: {CONTAINER, JOB},
     OBSERVE: {CAPS, CLOCKS},
 }
-COMMON = {APART, CONTAINER, JOB, ONCE, SHARED}  # of every workflow
+COMMON = {APART, CONTAINER, IMAGE, JOB, ONCE, SHARED}  # of every workflow
 
 
 def tags_of_run(run: Path | None) -> set[str]:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ioprof.counts import FileCounts, ProcessCounts, Profile, Stretch, Stretches
+from ioprof.staging import stage_lines, to_stage
 from ioprof.summary import advice, by_file, by_folder, lines, over_time, reading_s, to_dict, total
 
 
@@ -95,3 +96,42 @@ def test_small_files_are_reported_with_what_their_opens_take():
 def test_a_command_that_reads_nothing_has_a_summary():
     [line] = lines(profile([]), files=5)
     assert line == "read       0 bytes from 0 files in 0 reads and 0 opens of 1 process"
+
+
+# Name: bytes of the file, times that it is read, seconds of reads.
+READS = {
+    "small": (1e6, 1, 0.5),
+    "twice": (4e6, 2, 1.0),
+    "large": (8e6, 1, 1.2),
+    "quick": (2e6, 1, 0.001),
+    "pipe": (0, 1, 9),
+}
+STAGED = by_file(
+    profile([file(name, int(size), times, read_s=read_s) for name, (size, times, read_s) in READS.items()])
+)
+
+
+@pytest.mark.parametrize(
+    ("room_bytes", "tier", "found"),
+    [
+        (1e9, None, ["small", "twice", "large", "quick"]),  # by seconds per byte of a copy
+        (1e9, 100, ["small", "twice", "large"]),  # a copy of `quick` would take longer to read
+        (1e9, 10, ["small", "large", "twice"]),  # 0.4, 0.05 and 0.05 s/MB: by name
+        (5e6, 100, ["small", "twice"]),
+        (9e6, 100, ["small", "twice"]),  # `large` no longer fits
+        (3e6, None, ["small", "quick"]),
+        (1e5, None, []),
+    ],
+)
+def test_files_that_gain_most_for_their_bytes_are_staged(room_bytes, tier, found):
+    assert to_stage(STAGED, room_bytes, tier) == found
+
+
+def test_seconds_are_predicted_for_a_stated_bandwidth_alone():
+    first, *names = stage_lines(STAGED, 5e6, 100)
+    assert first == (
+        "stage 2 files of 5 MB for 5 MB: 12.8 % of the 11.7 s of reads, added over all threads; "
+        "at 100 MB/s they save up to 1.41 s of them"
+    )
+    assert names == ["  small", "  twice"]
+    assert next(stage_lines(STAGED, 5e6)).endswith("; --tier MB/S, the fast storage's bandwidth, predicts the seconds")

@@ -11,6 +11,7 @@ import importlib.util
 import math
 import os
 import re
+import tempfile
 from functools import partial
 from heapq import merge
 from itertools import islice, repeat
@@ -28,6 +29,7 @@ from jpwr.trace.trace import Series, Trace
 
 ENGINES = {"csv": (), "h5": ("pandas", "tables"), "parquet": ("pandas", "pyarrow")}
 COUNTER_TABLE = "energy_from_counter"
+MOST_ROWS, ENDS = 60, 5  # of a table that pandas prints completely; rows at each end of others
 Times = Tuple[Sequence[float], Sequence[float]]  # of one channel's readings of power, and watts
 
 
@@ -67,6 +69,17 @@ def suffix_of(asked: str, rank: int | None, environ: Mapping[str, str] = os.envi
 
 def write_frames(folder: Path, suffix: str, file_type: str, summary: Summary) -> list[Path]:
     """Write the tables into a folder, also over older ones, and return their paths. Raises OSError."""
+    paths = []
+    for name, write in _tables(summary).items():
+        path = folder / f"{name}.{suffix}.{file_type}"
+        with replaced(path) as part:
+            _write_table(part, write, file_type)
+        paths.append(path)
+    return paths
+
+
+def _tables(summary: Summary) -> dict[str, Callable[[TextIO], None]]:
+    """Return what writes each table, by its name."""
     counted = [(info, estimate) for info, estimate in zip(summary.infos, summary.command) if has_counter_table(info)]
     counted_wh_of = {info.name: estimate.counter_j / JOULES_PER_WH for info, estimate in counted}
     tables: dict[str, Callable[[TextIO], None]] = {
@@ -75,13 +88,33 @@ def write_frames(folder: Path, suffix: str, file_type: str, summary: Summary) ->
     }
     if counted_wh_of:
         tables[COUNTER_TABLE] = partial(_write_counters, counted_wh_of)
-    paths = []
-    for name, write in tables.items():
-        path = folder / f"{name}.{suffix}.{file_type}"
-        with replaced(path) as part:
-            _write_table(part, write, file_type)
-        paths.append(path)
-    return paths
+    return tables
+
+
+def printed_lines(summary: Summary) -> Iterator[str]:
+    """Yield the tables as jpwr 0.0.10 printed them; of more than 60 rows the first and last five, as pandas did."""
+    titles = {"power": ["Power data:"], "energy": ["Energy data:"]}
+    for name, write in _tables(summary).items():
+        with tempfile.TemporaryFile("w+", encoding="utf-8") as file:  # as large as the trace
+            write(file)
+            file.seek(0)
+            size = sum(1 for _ in file) - 1  # without the titles
+            file.seek(0)
+            shown = [line for at, line in enumerate(file) if size <= MOST_ROWS or not ENDS < at <= size - ENDS]
+        rows = [
+            [first, *(cell or "NaN" for cell in cells)] for first, *cells in (line[:-1].split(",") for line in shown)
+        ]
+        if size > MOST_ROWS:
+            rows.insert(1 + ENDS, ["..", *["..."] * (len(rows[0]) - 1)])
+        widths = [max(map(len, column)) for column in zip(*rows)]
+        lines = ["  ".join([first.ljust(widths[0]), *map(str.rjust, cells, widths[1:])]) for first, *cells in rows]
+        yield from titles.get(name, ["Additional data:", f"{name}:"])
+        if name == "energy":  # a series: values without titles
+            yield from [*lines[1:], "dtype: float64"]
+        else:
+            yield from lines
+            if size > MOST_ROWS:
+                yield from ["", f"[{size} rows x {len(widths) - 1} columns]"]
 
 
 def has_counter_table(info: ChannelInfo) -> bool:

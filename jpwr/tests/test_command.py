@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from jpwr import cli
 from jpwr.process.parser import Parser
+from jpwr.report import frames
 from jpwr.tests.conftest import (
     DEADLINE_S,
     NO_ERRORS,
@@ -140,6 +142,41 @@ def test_a_summary_to_stdout_comes_after_what_the_command_wrote_there(tmp_path):
     first, second = (tmp_path / "both").read_text().splitlines()
     assert first == "hello"
     assert json.loads(second)["exit_code"] == 0
+
+
+TABLES = """\
+Measuring Energy while executing ['echo', 'mine']
+Power data:
+timestamps estimate:cpu
+Energy data:
+estimate:cpu NUMBER
+dtype: float64
+"""
+
+
+@pytest.mark.parametrize(
+    ("flags", "variables", "more"),
+    [
+        ([], {}, ""),
+        ([], {"JPWR_TABLES": "0"}, ""),
+        ([], {"JPWR_TABLES": "1"}, TABLES),
+        (["--tables", "--json"], {}, TABLES),
+    ],
+)
+def test_the_tables_of_the_older_jpwr_are_on_standard_output_if_asked_for(jpwr, flags, variables, more):
+    done = jpwr(*ESTIMATE, *flags, "--", "echo", "mine", **variables)
+    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    said = re.sub(r"\d[\d.e-]*|NaN", "NUMBER", "\n".join(line for line in lines if not re.match(r"\d+ ", line)) + "\n")
+    assert (said.replace("floatNUMBER", "float64"), done.returncode) == ("mine\n" + more, 0)
+
+
+def test_of_a_long_table_both_ends_are_printed(monkeypatch):
+    rows = "".join(f"{number},{number / 10},\n" for number in range(61))
+    monkeypatch.setattr(frames, "_tables", lambda _: {"power": lambda file: file.write(f",timestamps,x\n{rows}")})
+    title, header, *lines = frames.printed_lines(None)
+    assert (title, header.split()) == ("Power data:", ["timestamps", "x"])
+    assert [line.split()[0] for line in lines[:-2]] == [*"01234", "..", *map(str, range(56, 61))]
+    assert (lines[0].split(), lines[-2:]) == (["0", "0.0", "NaN"], ["", "[61 rows x 2 columns]"])
 
 
 @pytest.mark.parametrize(

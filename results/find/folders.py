@@ -13,7 +13,8 @@ ATTEMPTS = "attempts"  # the folder of failed attempts at a point
 MEASURING = "benchmark"  # the step of a workflow whose points have results
 WORKPACKAGES = "workpackages.xml"  # JUBE's list of the steps of a run
 CONFIGURATION = "configuration.xml"  # the file of a run that JUBE writes first
-ONLY_WRITTEN = "<tag>job</tag>"  # in the configuration of a run that only wrote the scripts of its jobs
+# In the configuration of a run that only wrote the scripts of its jobs, or only made the image.
+WITHOUT_JOBS = ("<tag>job</tag>", "<tag>image</tag>")
 
 
 def below(folder: Path) -> tuple[list[Path], dict[Path, str]]:
@@ -83,7 +84,8 @@ def runs_of(point: Path) -> list[Path]:
 def has_jobs(run: Path) -> bool:
     """Return whether a run of JUBE starts its jobs, so that it has points."""
     file = run / CONFIGURATION
-    return not file.exists() or ONLY_WRITTEN not in file.read_text(errors="replace")
+    written = file.read_text(errors="replace") if file.exists() else ""
+    return not any(tag in written for tag in WITHOUT_JOBS)
 
 
 def planned_runs(run: Path) -> tuple[int, int]:

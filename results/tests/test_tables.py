@@ -123,6 +123,44 @@ def test_records_are_sorted_by_any_column_and_what_has_no_value_comes_last():
     assert [row[at] for row in table.in_order("metrics.{unit}_per_s", largest_first=True).rows] == [2, 1, 4, 1]
 
 
+# The columns of its tables: llm_benchmark_nvidia_amd.yaml and image_classification_torch_benchmark.xml of CARAML.
+OF_GPT = (
+    *("JobID", "System", "Version", "Queue", "JobTime", "Runtime(min)", "Model", "ModelSize", "Dataset", "Nodes"),
+    *("Devices", "GlobalBatchSize", "PipelineParallel", "TensorParallel", "DataParallel", "Iterations"),
+    *("Time/iteration(s)", "Tokens/second", "Avg_TFLOPs/GPU", "EnergyFile"),
+)
+OF_IMAGES = (
+    *("JobID", "System", "Version", "Queue", "Runtime(s)", "Model", "Dataset", "Nodes", "Devices", "Tasks/Node"),
+    *("Threads/Task", "Workers", "GlobalBatchSize", "BatchSize/Device", "Epoch", "Precision", "Compiler"),
+    *("CompilerMode", "ChannelLast", "Images/second", "EnergyFile"),
+)
+
+
+@pytest.mark.parametrize(("unit", "titles"), [("tokens", OF_GPT), ("images", OF_IMAGES)])
+def test_all_titles_of_the_original_suites_tables_are_there_in_their_order(unit, titles, tmp_path):
+    record = builder.in_units(good(2, 8, 100.5), unit)
+    record["config"] |= {"data": {"parallel_files": 8}, "kernels": {"compile": "inductor"}}
+    record["provenance"] = {"nodes": [{"hostname": "n1", "cpus_usable": 24}]}
+    record["energy"]["run_s"] = 90.0
+    record["metrics"][f"{unit}_per_epoch"] = record["metrics"][f"measured_{unit}"] * 4
+    (tmp_path / "job.sh").write_text("#SBATCH --nodes=1\n#SBATCH --time=02:00:00\n")
+    (tmp_path / "energy.csv").write_text("")
+    record["file"] = {"path": str(tmp_path / "run_2" / "result.json")}
+    header, row = csv.reader(io.StringIO(rendered(original_table([record]), "csv")))
+    assert header == [*titles, "Energy/Device(Wh)", "Status"]
+    found = {"JobTime": "02:00:00", "Runtime(min)": "1.5", "Runtime(s)": "90", "Tasks/Node": "2", "Workers": "8"}
+    found |= {
+        "Threads/Task": "12",
+        "BatchSize/Device": "4",
+        "Epoch": "0.25",
+        "Compiler": "inductor",
+        "EnergyFile": "",
+    }
+    assert {title: text for title, text in zip(header, row, strict=True) if title in found} == {
+        title: text for title, text in found.items() if title in titles
+    }
+
+
 def test_the_titles_of_the_original_suite_are_there_for_its_spreadsheets():
     header, row = csv.reader(io.StringIO(rendered(original_table([good(2, 8, 100.5)]), "csv")))
     found = dict(zip(header, row, strict=True))

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+from ioprof.staging import stage_lines
 from ioprof.summary import MANY, MB, SMALL_BYTES, size
+from record.derived import median_of_all
 from record.model import Reads, WindowReads
 from record.values import value_at
 from results.files.quantities import quantities
 from results.find.records import Record
 from results.join.reads import WAITING
 from results.points.facts import point_of
-from results.points.regions import WINDOWS, median_of_all
+from results.points.regions import WINDOWS
 from results.points.repeats import PointResults
 from results.show.tables.cells import Cell, Table
 from results.show.tables.table import PLACE, place_of
@@ -103,6 +105,19 @@ def of_reads(results: Sequence[PointResults], tier: float | None = None) -> list
         for conclusions in (_again, _small, partial(_storage, tier=tier), _mapped, _not_seen):
             sentences += [f"{place}: {text}" for text in conclusions(record)]
     return list(dict.fromkeys(sentences))
+
+
+def staging(results: Sequence[PointResults], room_bytes: float, tier: float | None = None) -> list[str]:
+    """Return which files to stage in some bytes, from each point's first run, of those that its record names."""
+    found = []
+    for one in counted(results):
+        record = one.good[0]
+        files = {file.path: file for file in record.io.files}
+        place = ", ".join(filter(None, (record.system, record.model, point_of(record).place)))
+        which = "" if len(files) == record.io.job.files else f", of its {len(files)} most read files"
+        first, *names = stage_lines(files, room_bytes, tier)
+        found += [f"{place}{which}: {first}", *names]
+    return found
 
 
 def _again(record: Record) -> Iterator[str]:

@@ -44,22 +44,24 @@ SERVED = (
     *("goodput", "avg_power_w", "j_per_output_token", "j_per_total_token", "j_per_request", "j_per_token_read"),
     *("j_per_token_written", "perplexity", "work_per_s_per_kw", *POWER, "power_source", *REASONS),
 )
-# The original suite's table of its GPT benchmark, for those who keep its spreadsheets.
+# The original suite's tables of GPT and of images, for those who keep its spreadsheets.
 ORIGINAL = [name for name, quantity in QUANTITIES.items() if quantity.original]
+NOT_OF = {
+    "tokens": {
+        *("run_s", "tasks_per_node", "threads_per_task", "workers", "batch_per_device", "epochs", "precision"),
+        *("compiler", "compiler_mode", "channels_last"),
+    },
+    "images": {
+        *("job_time", "run_min", "model", "pipeline_parallel", "tensor_parallel", "data_parallel", "iterations"),
+        *("step_median_s", "tflop_per_s_per_device"),
+    },
+}
 TRAINED_POINTS = (
     *("system", "model", "data", "devices", "global_batch", "precision", "variant", "power_limit_w"),
     *("clock_limit_mhz", "status", "runs", "work_per_s", "slowest_copy", "spread_percent", "time_to_loss_s"),
     *("energy_to_loss_wh", "work_to_loss", "target_loss", "work_per_s_per_device", "tflop_per_s_per_device"),
     *("mfu_percent", "achievable_percent", "avg_power_w", "work_per_wh", "tflop_per_j"),
-    *(
-        "work_per_s_per_kw",
-        "sampling_percent",
-        "sensor_accuracy",
-        "energy",
-        "p95_over_median_percent",
-        "peak_memory_gib",
-        *POWER,
-    ),
+    *("work_per_s_per_kw", "sampling_percent", "sensor_accuracy", "energy", "peak_memory_gib", *POWER),
     *("clock_mhz", "throttled_percent", "power_limited_percent", "clock_drift_percent", "temperature_drift_c"),
     *REASONS[:-1],
 )
@@ -92,8 +94,9 @@ def record_table(records: Sequence[Record], names: Sequence[str] = ()) -> Table:
 
 
 def original_table(records: Sequence[Record]) -> Table:
-    """Return a row per record with the columns of the original suite."""
-    table = record_table(records, ORIGINAL)
+    """Return a row per record with the columns of the original suite, if all work is tokens or images of that table."""
+    left_out = set.intersection(*(NOT_OF.get(unit, set()) for unit in units_of(records)))
+    table = record_table(records, [name for name in ORIGINAL if name not in left_out])
     columns = [one._replace(title=one.original, unit="", shown=Shown.MORE) for one in table.columns]
     return Table(columns, table.rows, units=table.units)
 
