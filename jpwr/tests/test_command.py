@@ -129,13 +129,6 @@ def test_energy_by_nvml_is_the_true_one(nvml_folder):
         assert abs(channel["integral_wh"] - expected_wh) <= channel["integral_uncertainty_wh"] < 0.5 * expected_wh
 
 
-def test_a_summary_as_json_replaces_an_older_one(jpwr, tmp_path):
-    (tmp_path / "x.json").write_text("older " * 1000)
-    assert jpwr(*ESTIMATE, "--json-out", "x.json", "--", "bash", "-c", "exit 5").returncode == 5
-    summary = json.loads((tmp_path / "x.json").read_text())
-    assert (summary["exit_code"], summary["channels"][0]["name"]) == (5, "estimate:cpu")
-
-
 def test_a_summary_to_stdout_comes_after_what_the_command_wrote_there(tmp_path):
     script = f"{sys.executable} -m jpwr --methods estimate --json-out /dev/stdout -- echo hello >both"
     assert run("bash", "-c", script, cwd=tmp_path).returncode == 0

@@ -230,14 +230,6 @@ def read(*parts):
         return file.read()
 
 
-def test_a_trace_reads_back_after_jpwr_was_killed(start, tmp_path):
-    process = start("sleep", "1000")
-    wait_until(lambda: rows_of(tmp_path / "out" / "trace.csv") >= 3, "the third row")
-    process.kill()
-    assert process.wait(DEADLINE_S) == -signal.SIGKILL
-    assert trace_of(tmp_path).series()[0].samples >= 3
-
-
 def test_processes_that_a_command_leaves_behind_are_not_waited_for(start, tmp_path):
     process = start("bash", "-c", "(exec sleep 1000 >/dev/null 2>&1) & echo $! > left; exit 3")
     assert exit_code_of(process)[0] == 3

@@ -29,15 +29,6 @@ def spawn(tmp_path, script, *flags, nodes=""):
     )
 
 
-def test_each_process_is_told_its_rank_and_where_the_others_are(tmp_path):
-    names = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR"
-    # One write for each process, as two share the pipe.
-    said = f"f\"{{' '.join(os.environ[n] for n in '{names}'.split())}} {{sys.argv[1:]}}\\n\""
-    done = spawn(tmp_path, f"import os, sys; os.write(1, {said}.encode())", "-x", "1")
-    assert done.returncode == 0
-    assert sorted(done.stdout.splitlines()) == ["0 2 0 2 localhost ['-x', '1']", "1 2 1 2 localhost ['-x', '1']"]
-
-
 @pytest.mark.parametrize(("end", "code"), [("sys.exit(5)", 5), ("os.kill(os.getpid(), 9)", 137)])
 def test_a_process_that_fails_ends_the_others_and_is_named(tmp_path, end, code):
     script = f"import os, sys, time\nif os.environ['RANK'] == '1': {end}\ntime.sleep({2 * PATIENCE_S})"

@@ -69,16 +69,6 @@ def test_a_loss_that_is_no_number_ends_the_training():
     assert "the loss is nan after 25 calls in 25 s" in course.problem(25.0)
 
 
-def test_a_training_that_is_too_slow_for_one_look_says_what_it_lacks():
-    training = Given(1.0)
-    course = trained(training, call_s=LIMIT_S)
-    assert training.made == LOOK_EVERY
-    assert course.problem(500.0) == (
-        "--to-loss 3 was asked for, but the loss is not known after 5 calls in 500 s: allow more than --max-measured-s "
-        "100, or choose another target"
-    )
-
-
 @pytest.fixture
 def ran(run_of):
     """The exit code and the record of a run; its losses are 1, 1/2, 1/3 and so on, one for each call of two steps."""

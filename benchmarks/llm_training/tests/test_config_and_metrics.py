@@ -17,11 +17,6 @@ from benchmarks.llm_training.sizes import SIZES
 from benchmarks.llm_training.train import Gpt, main
 
 
-def test_the_vocabulary_of_gpt2_is_padded_to_50304():
-    assert SIZES["800M"].padded_vocab_size == 50_304
-    assert SIZES["tiny"].padded_vocab_size == 8_192
-
-
 @pytest.mark.parametrize("size", SIZES)
 def test_every_size_can_run_in_its_own_layout(size):
     shape = SIZES[size]
