@@ -26,7 +26,7 @@ from results.show.tables.doubts import alike
 from results.show.tables.published import anchor_table, published_text
 from results.show.tables.reads import file_table, of_reads, read_table, staging
 from results.show.tables.regions import region_table
-from results.show.tables.table import place_view, point_table, record_table
+from results.show.tables.table import point_table, record_table
 
 PARQUET = "parquet"
 ACHIEVABLE = QUANTITIES["achievable_percent"].path
@@ -141,12 +141,12 @@ def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
     elif shape == "regions":
         if not (found := region_table(points)):
             raise RecordError("no good run has times of regions: measure with this version of the suite")
-        shown = place_view(found, everything)
+        shown = found.needed(everything)
     elif shape == "reads":
         if not (found := read_table(points)):
             raise RecordError("no good run has a profile of its reads: run with the tag 'io'")
-        shown = place_view(found, everything)
-        notes = [rendered(place_view(file_table(points), everything), "text"), *of_reads(points, options.tier)]
+        shown = found.needed(everything)
+        notes = [rendered(file_table(points).needed(everything), "text"), *of_reads(points, options.tier)]
         notes += staging(points, options.stage_bytes, options.tier) if options.stage_bytes else []
     else:
         of_runs = tables.original_table if shape == "titles" else record_table
