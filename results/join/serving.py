@@ -161,7 +161,7 @@ def _left_out(window: Window, processes: int) -> Iterator[str]:
         sent = (one.index for one in own if one.due_s < window.end_s)
         if missing := set(range(process, max(sent, default=0), processes)) - times.keys():
             yield f"request {min(missing)} is not in {REQUESTS_NAME}, and later ones are"
-    if not window.rate_per_s and (idle_s := _idle_s(window)) > max(window.e2e_s):
+    if not window.rate_per_s and (idle_s := _idle_s(window)) > max(one.e2e_s for one in window.requests):
         yield f"a stream sent no request for {idle_s:.3g} s, longer than any took: those of that time are left out"
 
 
@@ -180,15 +180,20 @@ def _idle_s(window: Window) -> float:
     return max(*idle_s, *(window.end_s - time_s for time_s in ended_s), 0.0)
 
 
-def differences(stored: Any, again: Any, name: str, origin: str = "its origin") -> Iterator[str]:
-    """Yield each stored value, below a name, that is not as its origin gives it again."""
+def differences(
+    stored: Any, again: Any, name: str, origin: str = "its origin", of_stored: bool = False
+) -> Iterator[str]:
+    """Yield each stored value, below a name, that is not as its origin gives it again.
+
+    of_stored: values that are not stored do not count.
+    """
     if isinstance(stored, dict) and isinstance(again, dict):
-        not_stored = NEWER - stored.keys()
-        for key in sorted((stored.keys() | again.keys()) - STATED_BY_SITE - not_stored):
-            yield from differences(stored.get(key), again.get(key), f"{name}.{key}", origin)
+        keys = stored.keys() if of_stored else stored.keys() | (again.keys() - NEWER)
+        for key in sorted(keys - STATED_BY_SITE):
+            yield from differences(stored.get(key), again.get(key), f"{name}.{key}".lstrip("."), origin, of_stored)
     elif isinstance(stored, list) and isinstance(again, list) and len(stored) == len(again):
         for index, (value, other) in enumerate(zip(stored, again, strict=True)):
-            yield from differences(value, other, f"{name}[{index}]", origin)
+            yield from differences(value, other, f"{name}[{index}]", origin, of_stored)
     elif isinstance(stored, float) and isinstance(again, float):
         if not math.isclose(stored, again, rel_tol=TOLERANCE):
             yield f"{name} is stored as {stored:.10g}, but {origin} gives {again:.10g}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from record.findings import LEFT_OUT, NEIGHBOURS, PLACES, SIZE, SIZE_OF_OTHERS, TIE, Advice
+from record.kinds import LEFT_OUT, NEIGHBOURS, PLACES, SIZE, SIZE_OF_OTHERS, TIE, Advice
 from record.values import PER_DEVICE, grouped
 from results.find.records import Record, Skipped
 from results.points.repeats import PointResults

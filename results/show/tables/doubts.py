@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from record.findings import Advice, Finding, finding, without_numbers
+from record.findings import Finding, finding, without_numbers
+from record.kinds import Advice
 from record.values import grouped
 from results.find.records import Record
 from results.points.facts import choices_of, point_of

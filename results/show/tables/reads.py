@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ioprof.staging import stage_lines
 from ioprof.summary import MB, size
-from record.derived import median_of_all
+from record.arithmetic import median_of_all
 from record.model import Reads, WindowReads
 from record.values import value_at
 from results.files.quantities import quantities

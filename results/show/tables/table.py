@@ -33,7 +33,7 @@ SERVED = (
     *("acceptance_stated", "acceptance_measured"),
     *("work_per_s", "work_per_s_per_device", "total_per_s", "per_user", "ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99"),
     *("memory_bandwidth_percent", "cache_hit", "possible_cache_hit", "turn_tokens_per_s", "cached_tokens"),
-    *("fresh_tokens", "ttft_cached_below_50", "ttft_cached_50_to_90", "ttft_cached_from_90"),
+    *("fresh_tokens",),
     *("goodput", "avg_power_w", "j_per_output_token", "j_per_total_token", "j_per_request", "j_per_token_read"),
     *("j_per_token_written", "perplexity", "work_per_s_per_kw", *POWER, "power_source", *REASONS),
 )
