@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from record.answers import facts_of
-from record.checks.run import differs
 from record.conversations import NAMES, are_conversations, figures_of, idle_until_s
 from record.demand import MADE, SLOS, Lengths, Slo, arrivals_s, lengths_of, made_trace
 from record.model import Json, Record
@@ -50,7 +49,7 @@ def request_problems(record: Json, folder: Path) -> Iterator[str]:
 def _problems(run: Record, requests: Sequence[Json], end: Json) -> Iterator[str]:
     """Compare a record with its requests, and with the last line of their file."""
     stored, serving = vars(run.metrics), vars(run.serving)
-    yield from differs("serving.requests_format", serving.get("requests_format"), REQUESTS_NAME, end.get("format"))
+    yield from differences(serving.get("requests_format"), end.get("format"), "serving.requests_format", REQUESTS_NAME)
     if "format" not in end:
         return
     if end["requests"] != len(requests):
@@ -59,7 +58,7 @@ def _problems(run: Record, requests: Sequence[Json], end: Json) -> Iterator[str]
         yield f"it is stored as ok, but its requests end as {end['status']}: {end['error']}"
     source = serving.get("slo_source", "")
     slo = SLOS.get(run.option("load.slo") or "") or Slo(stored["slo_ttft_s"], stored["slo_tpot_s"], source)
-    yield from differs("serving.slo_source", source, "its load", slo.source)
+    yield from differences(source, slo.source, "serving.slo_source", "its load")
     streams = run.option("load.concurrency") or run.layout.global_batch_size or 0
     measured, *_ = (one for one in run.windows if one.kind == "measured")  # the same on each of the server's nodes
     length_s, rate_per_s = rounded_s(measured.duration_s), run.option("load.rate_per_s") or 0.0
@@ -97,7 +96,7 @@ def _not_as_asked(window: Window, run: Record) -> Iterator[str]:
     trace, seed, lengths = run.option("load.trace"), run.option("load.seed"), _lengths(run)
     if lengths:
         each = round(statistics.fmean(output for _, output in lengths))
-        yield from differs("layout.work_per_sample", run.layout.work_per_sample, "its load", each)
+        yield from differences(run.layout.work_per_sample, each, "layout.work_per_sample", "its load")
     if bool(trace) != are_conversations(window):
         yield f"its load is {'' if trace else 'not '}of conversations, and its requests are others"
     conversations = made_trace(trace, seed)[1] if trace in MADE and isinstance(seed, int) else []
@@ -140,7 +139,7 @@ def _other_answers(run: Record, again: Json) -> Iterator[str]:
         yield f"{REQUESTS_NAME} has no answers of its load to requests that were asked again"
     if run.option("answers.questions_file"):
         reference = again.get("reference", 0)
-        yield from differs("config.answers.reference", run.option("answers.reference"), REQUESTS_NAME, reference)
+        yield from differences(run.option("answers.reference"), reference, "config.answers.reference", REQUESTS_NAME)
     has_weights = any(run.option(f"serve.{name}") for name in ("url", "model_path", "real_weights"))
     if run.serving.speculation or not (has_weights and run.option("answers.perplexity")):
         return
@@ -148,7 +147,7 @@ def _other_answers(run: Record, again: Json) -> Iterator[str]:
         yield f"its options ask for a perplexity, and {REQUESTS_NAME} has no text"
     elif "perplexity" in again:
         reference = reference_of(run.model, run.precision, run.option("answers.perplexity_reference") or 0.0)
-        yield from differs("its reference", again.get("perplexity_reference"), "config.answers", reference)
+        yield from differences(again.get("perplexity_reference"), reference, "its reference", "config.answers")
 
 
 def _left_out(window: Window, processes: int) -> Iterator[str]:
