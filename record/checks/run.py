@@ -32,12 +32,6 @@ def measured_regions(record: Record) -> dict[str, Region]:
     return record.regions["measured"].regions if "measured" in record.regions else {}
 
 
-def differs(name: str, stored: Any, origin: str, value: Any) -> Sentences:
-    """Yield a sentence if a stored value is not that of its origin."""
-    if value != stored:
-        yield f"{name} is stored as {stored!r}, but {origin} has {value!r}"
-
-
 def exceeds(part: Any, whole: Any) -> bool:
     """Return whether both are numbers and the part is larger than the whole."""
     return is_number(part) and is_number(whole) and part > whole + TOLERANCE * abs(whole)
