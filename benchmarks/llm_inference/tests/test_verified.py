@@ -107,7 +107,7 @@ def test_a_text_that_was_changed_or_left_out_is_found(tmp_path):
     requests, end = lines_of(tmp_path)
     for changed, words in (
         ({**text, "places": [[0, [-1.0]], [0, [-1.0]]]}, "serving.answers.perplexity is stored as"),
-        ({**text, "reference": 9.0}, "its reference is stored as 9.0, but config.answers has 2.7"),
+        ({**text, "reference": 9.0}, "its reference is stored as 9, but config.answers gives 2.7"),
         (None, "its options ask for a perplexity"),
     ):
         write(tmp_path, [*requests, {**end, "answers": {**end["answers"], "text": changed}}])
@@ -193,7 +193,7 @@ def test_answers_that_are_wrong_or_missing_are_found(run, tmp_path):
         ({"idle": []}, "its options allow 16 questions, and 0 have answers"),
         ({"load": []}, "has no answers of its load to requests that were asked again"),
         ({"load": [["a", "b", ["b"], {"b": -1.0}]] * 3}, "but the file of requests gives {'kind': 'load_wrong'"),
-        ({"expected": []}, "config.answers.reference is stored as 0.5, but record.requests.jsonl.gz has 0"),
+        ({"expected": []}, "config.answers.reference is stored as 0.5, but record.requests.jsonl.gz gives 0"),
     ):
         write(tmp_path, [*requests, {**end, "answers": end["answers"] | change}])
         assert any(words in one for one in request_problems(record, tmp_path)), words
