@@ -12,7 +12,6 @@ import sys
 import pytest
 
 from jpwr import cli
-from jpwr.process.parser import Parser
 from jpwr.report import frames
 from jpwr.tests.conftest import (
     DEADLINE_S,
@@ -77,7 +76,6 @@ def test_a_command_that_cannot_be_executed_ends_as_in_a_shell(jpwr, tmp_path, na
         *([*ESTIMATE, "--df-out", "o", "--df-suffix", suffix, "--", "true"] for suffix in SUFFIXES),
         *([*ESTIMATE, "--json-out", path, "--", "true"] for path in ("none/x", ".", "file/x", "x" * 256)),
         [*ESTIMATE, "--df-out", "file", "--", "true"],
-        *(name.split()[1:] for name in Parser.removed),
     ],
     ids=lambda arguments: " ".join(arguments)[:40],
 )
