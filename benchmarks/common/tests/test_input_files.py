@@ -92,5 +92,5 @@ def test_files_that_took_longest_in_an_earlier_run_are_staged(files, tmp_path, r
 
 def test_files_by_an_earlier_runs_reads_need_these_reads():
     for given in ({"stage_bytes": 1}, {"stage_bytes": 1, "stage": "y"}, {"stage": "y", "stage_reads": "io"}):
-        with pytest.raises(ConfigError, match="--stage-bytes needs --stage, and the reads"):
+        with pytest.raises(ConfigError, match="--stage-bytes needs --stage, and by --stage-reads"):
             DataOptions("images", "x", **given)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from ioprof.staging import stage_lines
-from ioprof.summary import MANY, MB, SMALL_BYTES, size
+from ioprof.summary import MANY, MB, SMALL_BYTES, size, what_to_stage
 from record.model import Reads, WindowReads
 from record.values import value_at
 from results.files.quantities import quantities
@@ -95,28 +94,16 @@ def file_table(results: Sequence[PointResults]) -> Table:
     return Table(FILE_COLUMNS, rows)
 
 
-def of_reads(results: Sequence[PointResults], tier: float | None = None) -> list[str]:
+def of_reads(results: Sequence[PointResults], tier: float | None = None, stage_bytes: float | None = None) -> list[str]:
     """Return the conclusions from each point's first run, each sentence once; `tier` is a storage's MB/s."""
     sentences = []
     for one in counted(results):
         record = one.good[0]
         place = ", ".join(filter(None, (record.system, record.model, point_of(record).place)))
-        for conclusions in (_again, _small, partial(_storage, tier=tier), _mapped, _not_seen):
+        stage = partial(_stage, stage_bytes=stage_bytes, tier=tier)
+        for conclusions in (_again, _small, partial(_storage, tier=tier), stage, _mapped, _not_seen):
             sentences += [f"{place}: {text}" for text in conclusions(record)]
     return list(dict.fromkeys(sentences))
-
-
-def staging(results: Sequence[PointResults], room_bytes: float, tier: float | None = None) -> list[str]:
-    """Return which files to stage in some bytes, from each point's first run, of those that its record names."""
-    found = []
-    for one in counted(results):
-        record = one.good[0]
-        files = {file.path: file for file in record.io.files}
-        place = ", ".join(filter(None, (record.system, record.model, point_of(record).place)))
-        which = "" if len(files) == record.io.job.files else f", of its {len(files)} most read files"
-        first, *names = stage_lines(files, room_bytes, tier)
-        found += [f"{place}{which}: {first}", *names]
-    return found
 
 
 def _again(record: Record) -> Iterator[str]:
@@ -157,6 +144,13 @@ def _storage(record: Record, tier: float | None) -> Iterator[str]:
         faster_s = window.bytes / MB / tier
         saved_s = min(wait_s, max(0.0, reading_s - faster_s))
         yield f"storage of {tier:,g} MB/s reads that in {faster_s:.3g} s and saves {_saved(saved_s, window_s)} at most"
+
+
+def _stage(record: Record, stage_bytes: float | None, tier: float | None) -> Iterator[str]:
+    files = {file.path: file for file in record.io.files}
+    if stage_bytes:
+        which = "" if len(files) == record.io.job.files else f"of its {len(files)} most read files, "
+        yield which + what_to_stage(files, stage_bytes, tier)
 
 
 def _saved(saved_s: float, of_s: float) -> str:
