@@ -1,10 +1,10 @@
-"""The threads of all tests; the closing block on what was not run, and the option that runs it."""
+"""The threads of all tests; the closing line on what was not run, and the option that runs it."""
 
 from __future__ import annotations
 
 import os
 
-from tests.needs import NOT_RUN, closing_block
+from tests.needs import NOT_RUN, closing_line
 
 # Before PyTorch is loaded: tests share the cores, and OpenMP's threads would spin while they wait for each other.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -29,6 +29,6 @@ def pytest_terminal_summary(terminalreporter, config):
     reasons = {report.nodeid: report.longrepr[2] for report in skipped if isinstance(report.longrepr, tuple)}
     if cache := getattr(config, "cache", None):  # none under `-p no:cacheprovider`
         cache.set(SKIPPED, [name for name, reason in reasons.items() if NOT_RUN in reason])
-    if text := closing_block(list(reasons.values())):
+    if text := closing_line(list(reasons.values())):
         terminalreporter.section("not run")
         terminalreporter.write_line(text)

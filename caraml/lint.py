@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -47,13 +46,17 @@ INCLUDE = re.compile(r"""([^:]+):(?:\["(\w+)"\])?(:.*)?""")
 SHELL = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
-@dataclass(frozen=True)
-class Mistake:
+class Mistake(NamedTuple):
     """Problem in a workflow file, with its line."""
 
     file: Path
     line: int
     text: str
+
+    @classmethod
+    def at(cls, node: Any, text: str) -> Mistake:
+        """Return a problem at a node, which can be in another file that the workflow takes a set from."""
+        return cls(Path(node.start_mark.name), node.start_mark.line + 1, text)
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else f"{self.file}"
@@ -68,38 +71,27 @@ class UnreadableError(Exception):
         self.mistake = Mistake(file, line, text)
 
 
-@dataclass
-class Workflow:
-    """Workflow file, and the problems in it."""
-
-    file: Path
-    root: Any
-    findings: list[Mistake] = field(default_factory=list)
-
-    def find(self, node: Any, text: str) -> None:
-        """Add a problem at a node, which can be in another file that the workflow takes a set from."""
-        self.findings.append(Mistake(Path(node.start_mark.name), node.start_mark.line + 1, text))
-
-
 def lint(file: Path) -> list[Mistake]:
     """Return all problems in a workflow and in the files that it takes sets from."""
-    findings: set[Mistake] = set(_of_systems(file.parent / "include" / SYSTEMS.name))
-    workflows: dict[Path, Workflow] = {}
+    found: set[Mistake] = set(_of_systems(file.parent / "include" / SYSTEMS.name))
+    roots: dict[Path, Any] = {}
     to_do = [file]
     for path in to_do:  # grows in the loop
         try:
-            workflow = workflows[path] = Workflow(path, _compose(path))
+            roots[path] = _compose(path)
         except UnreadableError as error:
-            findings.add(error.mistake)
+            found.add(error.mistake)
             continue
-        _check_keys(workflow, workflow.root, "")
-        _check_twice(workflow)
+        found.update(_unknown_keys(roots[path], ""), _twice(roots[path]))
         if path == file:  # a step from another file is checked as one of this file
-            to_do += sorted(_references(workflow) - {file})
-    if len(workflows) == len(to_do):  # the names in an unreadable file are not known
-        _check_names(workflows[file], {path: workflow.root for path, workflow in workflows.items()})
-    findings.update(mistake for workflow in workflows.values() for mistake in workflow.findings)
-    return sorted(findings, key=lambda finding: (str(finding.file), finding.line, finding.text))
+            for entry, source, _ in (use for step in entries(roots[file], "step") for use in _uses(step)):
+                if source and not (file.parent / source).is_file():
+                    found.add(Mistake.at(entry, f"there is no file {source}"))
+                elif source and file.parent / source not in to_do:
+                    to_do.append(file.parent / source)
+    if len(roots) == len(to_do):  # the names in an unreadable file are not known
+        found.update(_unknown_names(file, roots))
+    return sorted(found)
 
 
 def _of_systems(file: Path) -> Iterator[Mistake]:
@@ -143,29 +135,29 @@ def _included(file: Path, node: Any) -> Any:
     raise UnreadableError(file, line, f"there is no '{found[2]}' in {found[1]}")
 
 
-def _check_keys(workflow: Workflow, node: Any, place: str) -> None:
-    """Find keys that JUBE would ignore."""
+def _unknown_keys(node: Any, place: str) -> Iterator[Mistake]:
+    """Yield keys that JUBE would ignore."""
     if node.id == "sequence":
         for item in node.value:
-            _check_keys(workflow, item, place)
+            yield from _unknown_keys(item, place)
     elif node.id == "mapping":
         for key, value in node.value:
-            name = str(key.value)
-            if name not in KEYS[place].split():
-                hint = _near(name, {*KEYS[place].split()})
-                workflow.find(key, f"JUBE knows no key '{name}' in '{place or 'a workflow'}'{hint}")
+            name, known = str(key.value), KEYS[place].split()
+            if name not in known:
+                hint = _near(name, {*known})
+                yield Mistake.at(key, f"JUBE knows no key '{name}' in '{place or 'a workflow'}'{hint}")
             elif value.id != "scalar" and name in KEYS:
-                _check_keys(workflow, value, name)
+                yield from _unknown_keys(value, name)
 
 
-def _check_twice(workflow: Workflow) -> None:
-    """Find parameters of one set with the same name and tag, of which JUBE would use the last."""
-    for node in entries(workflow.root, "parameterset"):
+def _twice(root: Any) -> Iterator[Mistake]:
+    """Yield parameters of one set with the same name and tag, of which JUBE would use the last."""
+    for node in entries(root, "parameterset"):
         seen: dict[tuple[str, str], int] = {}
         for entry in entries(node, "parameter"):
             key = text_of(entry, "name"), text_of(entry, "tag")
             if key in seen:
-                workflow.find(entry, f"parameter '{key[0]}' is written twice, first in line {seen[key]}")
+                yield Mistake.at(entry, f"parameter '{key[0]}' is written twice, first in line {seen[key]}")
             seen.setdefault(key, entry.start_mark.line + 1)
 
 
@@ -176,53 +168,34 @@ def _uses(node: Any) -> Iterator[tuple[Any, str, str]]:
             yield entry, text_of(entry, "from"), name.strip()
 
 
-def _references(workflow: Workflow) -> set[Path]:
-    """Return the files that sets are taken from; a missing one is a finding."""
-    found = set()
-    for node in entries(workflow.root, "step"):
-        for entry, source, _ in _uses(node):
-            path = workflow.file.parent / source
-            if source and not path.is_file():
-                workflow.find(entry, f"there is no file {source}")
-            elif source:
-                found.add(path)
-    return found
-
-
-def _used_sets(workflow: Workflow, roots: dict[Path, Any], node: Any) -> list[Any]:
-    """Return the sets that a step uses."""
-    chosen = []
-    for entry, source, name in _uses(node):
-        path = workflow.file.parent / source if source else workflow.file
-        if path not in roots:
-            continue
-        found = [one for kind in SETS for one in entries(roots[path], kind) if text_of(one, "name") == name]
-        if not found:
-            known = {text_of(node, "name") for kind in SETS for node in entries(roots[path], kind)}
-            workflow.find(entry, f"there is no set '{name}' in {source or 'this file'}{_near(name, known)}")
-        chosen += found
-    return chosen
-
-
-def _check_names(workflow: Workflow, roots: dict[Path, Any]) -> None:
-    """Find steps, sets and variables that are used and do not exist."""
+def _unknown_names(file: Path, roots: dict[Path, Any]) -> Iterator[Mistake]:
+    """Yield steps, sets and variables that are used and do not exist."""
     known: dict[str, set[str]] = {}  # parameters by the steps that have them
-    for step in entries(workflow.root, "step"):
-        name, used = text_of(step, "name"), _used_sets(workflow, roots, step)
-        known[name] = {text_of(entry, "name") for node in used for entry in entries(node, "parameter")}
+    for step in entries(roots[file], "step"):
+        step_name, used = text_of(step, "name"), list[Any]()
+        for entry, source, name in _uses(step):
+            if not (root := roots.get(file.parent / source if source else file)):
+                continue
+            sets = [node for kind in SETS for node in entries(root, kind)]
+            of_name = [node for node in sets if text_of(node, "name") == name]
+            if not of_name:
+                hint = _near(name, {text_of(node, "name") for node in sets})
+                yield Mistake.at(entry, f"there is no set '{name}' in {source or 'this file'}{hint}")
+            used += of_name
+        own = known[step_name] = {text_of(entry, "name") for node in used for entry in entries(node, "parameter")}
         for parent in (word.strip() for word in text_of(step, "depend").split(",") if word.strip()):
             if parent not in known:
-                workflow.find(step, f"step '{name}' depends on '{parent}', which is no step before it")
-            known[name] |= known.get(parent, set())
+                yield Mistake.at(step, f"step '{step_name}' depends on '{parent}', which is no step before it")
+            own |= known.get(parent, set())
         texts = [(entry, text_of(entry)) for entry in entries(step, "do")]
         for node in used:
             texts += [(entry, text_of(entry)) for entry in entries(node, "parameter")]
             texts += [(entry, text_of(entry, "dest")) for entry in entries(node, "sub")]
         for entry, text in texts:
             for variable in (found[1] or found[2] for found in SHELL.finditer(text)):
-                if variable not in known[name] and not variable.startswith("jube_") and not variable.isdigit():
-                    hint = _near(variable, known[name], "$")
-                    workflow.find(entry, f"there is no parameter '{variable}' in step '{name}'{hint}")
+                if variable not in own and not variable.startswith("jube_") and not variable.isdigit():
+                    hint = _near(variable, own, "$")
+                    yield Mistake.at(entry, f"there is no parameter '{variable}' in step '{step_name}'{hint}")
 
 
 def _near(name: str, known: set[str], sign: str = "") -> str:

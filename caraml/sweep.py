@@ -20,17 +20,20 @@ def run_folder(folder: Path) -> Path:
     if last != folder and last not in runs:
         instead = f"; the run before it is {max(runs)}: give that folder" if runs else ""
         raise CaramlError(
-            f"{last} has not started: {_last_error(last) or 'JUBE is starting it, or was ended'}{instead}"
+            f"{last} has not started: {_last_line(last / 'run.log', 'ERROR: ') or 'JUBE is starting it, or was ended'}"
+            f"{instead}"
         )
     return max(runs, default=folder)
 
 
-def _last_error(run: Path) -> str:
-    """Return JUBE's last error of a run that ended before its first step."""
-    log = run / "run.log"
-    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    errors = [error for error in (line.partition("ERROR: ")[2] for line in lines) if error.strip()]
-    return errors[-1] if errors else ""
+def _last_line(file: Path, start: str = "") -> str:
+    """Return the last line of a file that is not empty, or what follows a start in it; empty without one."""
+    try:
+        lines = file.read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    found = (line.partition(start)[2] if start else line for line in reversed(lines))
+    return next(filter(str.strip, found), "")
 
 
 def _runs(folder: Path) -> list[Path]:
@@ -95,7 +98,8 @@ def problems(run: Path) -> list[str]:
                 except RecordError as error:
                     found.append(f"{name}: {error}")
         elif (point / "error").exists():
-            found.append(f"{point.name}: failed; {_last_words(point / 'work' / 'stderr')}")
+            errors = point / "work" / "stderr"
+            found.append(f"{point.name}: failed; {_last_line(errors) or f'see {errors}'}")
         elif not (point / "done").exists():
             found.append(f"{point.name}: not finished")
     if missing := not_started(run):
@@ -103,11 +107,3 @@ def problems(run: Path) -> list[str]:
     if not points(run):
         found.append(no_results(run))
     return found
-
-
-def _last_words(errors: Path) -> str:
-    try:
-        lines = [line for line in errors.read_text(errors="replace").splitlines() if line.strip()]
-    except OSError:
-        lines = []
-    return lines[-1] if lines else f"see {errors}"

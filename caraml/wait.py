@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from caraml.errors import CaramlError, SchedulerError
 from caraml.installation import checkout
-from caraml.plan.job import POINT, REQUEST, SCRIPTS, UNFINISHED
+from caraml.plan import job as planned
 from caraml.schedulers import Job
 from caraml.schedulers.kubernetes import cluster
 from caraml.schedulers.kubernetes.state import KubernetesJob
@@ -34,7 +34,7 @@ from results.find.records import RESULT_NAME, read_record, write_record
 
 SUBMITTED = "submitted"
 # Files in a point's folder before its job starts; all others belong to one attempt.
-MADE_BY_JUBE = {"prepare", *SCRIPTS, POINT, f"{POINT}.in", REQUEST, "stdout", "stderr", ATTEMPTS}
+MADE_BY_JUBE = {"prepare", *planned.SCRIPTS, planned.POINT, f"{planned.POINT}.in", "stdout", "stderr", ATTEMPTS}
 NOT_STARTED = "not started"
 OPEN = {"open", NOT_STARTED}
 NOT_IN_TIME = 3  # exit code
@@ -67,8 +67,8 @@ def wait(run: Path, interval_s: float, limit_s: float | None, keep: bool = False
             # If JUBE itself runs the jobs, none runs for a moment between two of them: look twice.
             idle_looks = 0 if states & {"queued", "running"} else idle_looks + 1
             has_ended = idle_looks > bool(states & OPEN)
-            if has_ended and not keep:
-                remove(points(run))
+            for point in points(run) if has_ended and not keep else ():  # Slurm forgets a job by itself
+                cluster.remove(point)
         except SchedulerError as error:
             text = f"{error}; asking again every {interval_s:g} s" if answers else printed
             answers = has_ended = False
@@ -129,6 +129,7 @@ class Point:
 
     folder: Path
     how: str  # it was submitted, as in a system's `submit`
+    submitted: Sequence[str]  # the arguments of submit.sh with which it was submitted
     records: Mapping[Path, Json]  # of its runs, by their folders
     job_id: str  # content of `job.id`; empty without a job, and if its end is known
     has_results: bool  # its job has ended, with a result of each run
@@ -136,31 +137,21 @@ class Point:
     @classmethod
     def read(cls, folder: Path) -> Point:
         """Read a point's files."""
-        how = _how(folder)
+        file = folder / SUBMITTED
+        submitted = file.read_text().split() if file.exists() else []
+        how = submitted[0] if submitted else "sbatch"
         records = {run: read_record(run / RESULT_NAME) for run in runs_of(folder)}
         has_ended = (folder / "ready").exists() or (folder / "error").exists()
         has_results = has_ended and not any(record["status"] == "unfinished" for record in records.values())
         file = folder / JOB_ID
         if not file.exists() or (has_results and SCHEDULERS[how].KEY in records[folder]):
-            return cls(folder, how, records, "", has_results)
-        return cls(folder, how, records, file.read_text(errors="replace").strip(), has_results)
+            return cls(folder, how, submitted, records, "", has_results)
+        return cls(folder, how, submitted, records, file.read_text(errors="replace").strip(), has_results)
 
     @property
     def has_failed(self) -> bool:
         """Whether any of its runs has failed."""
         return any(record["status"] not in ("ok", "unfinished") for record in self.records.values())
-
-
-def _how(folder: Path) -> str:
-    file = folder / SUBMITTED
-    return file.read_text().split()[0] if file.exists() else "sbatch"
-
-
-def remove(found: Sequence[Path]) -> None:
-    """Remove the jobs of points from their schedulers; raises SchedulerError if one does not answer."""
-    for point in found:
-        if _how(point) == "kubernetes":  # Slurm forgets a job by itself
-            cluster.remove(point)
 
 
 def describe(standings: Sequence[Standing]) -> str:
@@ -228,43 +219,31 @@ def retry_failed(run: Path) -> list[Path]:
     """
     submit = checkout() / "jube" / "include" / "submit.sh"
     standings = settle(run)
-    failed = [point for point in standings if Point.read(point).has_failed]
+    failed = {point: found.submitted for point in standings if (found := Point.read(point)).has_failed}
     for point in [point for point in failed if standings[point].state in ("queued", "running")]:
-        failed.remove(point)
+        del failed[point]
         state, reason = standings[point].state, standings[point].reason
         print(
             f"caraml: {point} has a failed run, but its job is {state}{f' ({reason})' if reason else ''}: it is not "
             "submitted again; wait for the job or cancel it",
             file=sys.stderr,
         )
-    commands = {point: _submitted(point) for point in failed}
-    jobs = {how: point / JOB_ID for point, (how, *_) in commands.items() if how in SCHEDULERS}
+    jobs = {how: point / JOB_ID for point, (how, *_) in failed.items() if how in SCHEDULERS}
     for how, job in jobs.items():
         SCHEDULERS[how].ping(job.read_text(errors="replace").strip() if job.exists() else "")
-    remove(failed)
-    for point, command in commands.items():
-        result = read_record(point / RESULT_NAME)
+    for point in failed:
+        cluster.remove(point)
+    for point, command in failed.items():
         kept = point / ATTEMPTS / str(len(list(point.glob(f"{ATTEMPTS}/*"))) + 1)
         kept.mkdir(parents=True)
         for path in [path for path in point.iterdir() if path.name not in MADE_BY_JUBE]:
             shutil.move(path, kept / path.name)
         (point.parent / "error").unlink(missing_ok=True)
-        again = {key: result[key] for key in ("schema_version", "benchmark", "system", "model", "work_unit", "layout")}
-        again |= UNFINISHED
-        if fill := result.get("fill"):
-            again["fill"] = {key: fill[key] for key in ("copies", "devices_per_copy")}
-        write_record(again, point / RESULT_NAME)
+        values = planned.job(planned.Point.read(point / planned.POINT))
+        write_record(planned.planned_result(values), point / RESULT_NAME)
         write_row(point)
         subprocess.run([submit, *command], cwd=point)
-    return failed
-
-
-def _submitted(point: Path) -> list[str]:
-    """Return the arguments of submit.sh with which a point was submitted."""
-    file = point / SUBMITTED
-    if not file.exists():
-        raise CaramlError(f"{point} has no file '{SUBMITTED}' on how it was submitted: run the sweep again")
-    return file.read_text().split()
+    return [*failed]
 
 
 def check_open(run: Path) -> None:

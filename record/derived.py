@@ -6,6 +6,7 @@ Functions of plain numbers, with the standard library alone; a benchmark imports
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
@@ -44,6 +45,12 @@ def computed(formulas: Iterable[Formula], values: Mapping[str, Any]) -> dict[str
 def sum_of_all(values: Sequence[Any]) -> float | None:
     """Return the sum; None without values, or if one is not a number."""
     return math.fsum(values) if values and all(map(is_number, values)) else None
+
+
+def median_of_all(values: Sequence[float | None]) -> float | None:
+    """Return the median; None without values, or if one is unknown."""
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known and len(known) == len(values) else None
 
 
 def ratio(value: Any, by: Any) -> float | None:

@@ -295,7 +295,6 @@ KINDS: Mapping[str, Kind] = {
         "one used {value:.1f} times the energy of another, at most {limit:.1f} wanted", _RULE, "devices alike"
     ),
     "interval": Kind("±{value:.1%} of the energy, at most {limit:.1%} wanted", _RULE, "interval"),
-    "all_nodes": Kind("{measured} of {nodes} nodes", _RULE, "all nodes"),
     "all_devices": Kind("{known}", _RULE, "all devices"),
     "busier_elsewhere": Kind(
         "{own_w:.0f} W from the first to the last window, and {most_w:.0f} W over another time of the same length",
@@ -451,7 +450,6 @@ KINDS: Mapping[str, Kind] = {
     "no_run": Kind("{why}", _AT_POINT),
     "runs_left_out": Kind("no run that counts: {reasons}", _AT_POINT),
     "smaller": Kind("it is of a smaller workload, which is not comparable", _AT_POINT),
-    "projection": Kind("a projection does not count at acceptance: {reasons}", _AT_POINT),
     "repeats_needed": Kind("{why}", _REPEAT),
     "within_interval": Kind("the limit is within the interval, {low:digits} to {high:digits}{of}", _REPEAT),
     "no_energy": Kind("{why}", _undecided(METER)),

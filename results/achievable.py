@@ -1,53 +1,79 @@
-"""Achievable FLOP/s of a device, from its node check or published, and the share of them that a run reaches."""
+"""Shares of what a device can reach: of its achievable FLOP/s, and of its memory's bandwidth in decode."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import NamedTuple
 
+from record.model import Record
 from record.part import changed
 from record.values import rounded
-from results.find.records import Record
+from results.files.systems import system_of
 from results.published import ACHIEVABLE, published
 from results.verdicts.nodes import MATMUL, NODE_CHECK, is_check, medians
 
-
-class Achievable(NamedTuple):
-    """The fastest dense product of matrices on one device, in 10^12 FLOP/s, and who measured it."""
-
-    tflops: float
-    source: str
+VARYING = ("length_sigma", "lengths_file", "trace")  # options of lengths that differ: the mean context is unknown
 
 
 def with_achievable(records: Sequence[Record], checks: Iterable[Record] = ()) -> tuple[list[Record], list[str]]:
     """Return records with `metrics.achievable_percent` where the achievable FLOP/s are known, and the sources of these.
 
-    `checks` are node checks; those among the records count, too. A system without one has the published figure.
+    They are those of the fastest dense product of matrices on one device. `checks` are node checks; those among the
+    records count, too. A system without one has the published figure.
     """
     known = published_rates()
     good = [record for record in (*records, *checks) if is_check(record)]
     for kind, tflops in sorted(medians(good).items(), key=itemgetter(1)):  # of several sizes, the fastest
-        known[kind.system, kind.name.removeprefix(MATMUL)] = Achievable(tflops, "its node check")
-    found, used = [], {}
+        known[kind.system, kind.name.removeprefix(MATMUL)] = tflops, "its node check"
+    found, sources = [], dict[str, None]()
     for record in records:
-        place, rate = (record.system, record.precision), record.metrics.number("tflops_per_device")
-        if record.is_good and record.benchmark != NODE_CHECK and place in known and rate is not None:
-            metrics = changed(record.metrics, achievable_percent=100 * rate / known[place].tflops)
-            record = changed(record, metrics=metrics)
-            used[place] = known[place]
+        tflops, source = known.get((record.system, record.precision), (0.0, ""))
+        rate = record.metrics.number("tflops_per_device")
+        if tflops and record.is_good and record.benchmark != NODE_CHECK and rate is not None:
+            record = changed(record, metrics=changed(record.metrics, achievable_percent=100 * rate / tflops))
+            place = f"achievable on {record.system} in {record.precision}"
+            sources[f"{place}: {rounded(tflops)} TFLOP/s, from {source}"] = None
         found.append(record)
-    return found, [
-        f"achievable on {system} in {precision}: {rounded(one.tflops)} TFLOP/s, from {one.source}"
-        for (system, precision), one in used.items()
-    ]
+    return found, list(sources)
 
 
-def published_rates() -> dict[tuple[str, str], Achievable]:
-    """Return the published figures by system and precision."""
+def published_rates() -> dict[tuple[str, str], tuple[float, str]]:
+    """Return the published figures by system and precision: 10^12 FLOP/s, and who measured them."""
     return {
-        (system, figure.precision): Achievable(float(figure.value), figure.source)
+        (system, figure.precision): (float(figure.value), figure.source)
         for figure in published()
         if figure.metric == ACHIEVABLE
         for system in figure.systems.split()
     }
+
+
+def with_bandwidth(records: Sequence[Record], tags: Mapping[str, str]) -> list[Record]:
+    """Return records with `metrics.memory_bandwidth_percent` where it can be computed.
+
+    tags: of systems that have another name.
+    """
+    shares = ((record, _bandwidth_percent(record, tags.get(record.system, record.system))) for record in records)
+    return [
+        changed(record, metrics=changed(record.metrics, memory_bandwidth_percent=percent)) if percent else record
+        for record, percent in shares
+    ]
+
+
+def _bandwidth_percent(record: Record, tag: str) -> float | None:
+    """Return the bytes of weights and cache that decode reads per second, in percent of the bandwidth of all devices.
+
+    A step reads the weights once and gives each request a token, which reads the cache of its prompt and, in the mean,
+    of half of its answer: as model bandwidth utilisation (Databricks, LLM inference performance engineering, 2023).
+    """
+    block, load = system_of(tag), record.config.get("load", {})
+    is_alike = record.serving and not record.serving.speculation and not any(map(load.get, VARYING))
+    if not (block and block.memory_gb_per_s_per_device and record.is_good and is_alike):
+        return None
+    names = ("step_weights_bytes", "token_cache_bytes", "tpot_p50_s", "measured_s", "measured_tokens", "input_tokens")
+    known = [record.metrics.number(name) for name in (*names, "output_tokens_per_request")]
+    if not record.layout.num_devices or not all(known):
+        return None
+    weights, cache, tpot_s, measured_s, tokens, inputs, answer = (value or 0.0 for value in known)
+    context = inputs / tokens * answer + answer / 2
+    read_per_s = weights / tpot_s + tokens / measured_s * cache * context
+    return 100 * read_per_s / (record.layout.num_devices * block.memory_gb_per_s_per_device * 1e9)

@@ -18,9 +18,9 @@ from record.model import Clocks, Record
 from record.parts import sensor_channels
 from record.values import value_at
 from results.files.quantities import QUANTITIES
+from results.find.jube_row import status_of
 from results.join.energy_file import ENERGIES_NAME
 from results.load import load
-from results.points.operating import limits_of
 from results.points.repeats import PointResults, by_point
 from results.points.sensors import accuracy_text, sampling_share
 from results.verdicts.power_level import lowest_level, power_level
@@ -125,11 +125,6 @@ def _accuracy(point: PointResults) -> str:
     return " and ".join(dict.fromkeys(accuracy_text(record) for record in point.good if record.energy))
 
 
-def _p95_over_median_percent(point: PointResults) -> float | None:
-    median, slow = point.value("metrics.step_time_median_s"), point.value("metrics.step_time_p95_s")
-    return 100 * (slow / median - 1) if median and slow else None
-
-
 def _clocks(point: PointResults) -> list[Clocks]:
     return [channel.clocks for record in point.good for channel in sensor_channels(record)]
 
@@ -155,14 +150,6 @@ def lacking_words(records: Sequence[Record]) -> str | None:
     return (level := lowest_level(records)) and joined(level.lacking)
 
 
-def status(point: PointResults) -> str:
-    """Return the outcome of a point's runs, as text."""
-    if not point.bad:
-        return "ok"
-    bad = " and ".join(dict.fromkeys(str(record.status) for record in point.bad))
-    return f"{len(point.bad)} of {len(point.good) + len(point.bad)} {bad}" if point.good else bad
-
-
 # Facts that the runs of a point share, or a run that failed states for it.
 SHARED = (
     *("system", "benchmark", "model", "data", "sample", "in/out", "devices", "global_batch", "concurrency"),
@@ -171,18 +158,17 @@ SHARED = (
 # Other quantities of a point that are not the median of a number of its runs.
 OF_POINT: Mapping[str, Callable[[PointResults], Any]] = {
     "variant": lambda point: [text for text in point.variant if text != point.precision],
-    "status": status,
+    "status": lambda point: status_of([*point.good, *point.bad]),
     "runs": lambda point: len(point.good),
     "mfu_percent": lambda point: (mfu := point.value("metrics.mfu")) and 100 * mfu,
     "sampling_percent": _sampling_percent,
     "sensor_accuracy": _accuracy,
     "energy": _energy_kinds,
-    "p95_over_median_percent": _p95_over_median_percent,
     "peak_memory_gib": lambda point: (peak := _peak_memory(point.good)) and peak / GIB,
     "clock_mhz": _clock_mhz,
     "throttled_percent": _throttled_percent,
-    "power_limit_w": lambda point: limits_of(point.any).power_w,
-    "clock_limit_mhz": lambda point: limits_of(point.any).clock_mhz,
+    "power_limit_w": lambda point: point.limits.power_w,
+    "clock_limit_mhz": lambda point: point.limits.clock_mhz,
     "not_ranked": lambda point: str(why) if point.good and (why := why_left_out(point)) else None,
     "energy_not_ranked": lambda point: str(why) if point.good and (why := why_not_ranked(point)) else None,
     "power_level": lambda point: level_words(point.good),

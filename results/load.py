@@ -10,18 +10,17 @@ from jpwr.messages import near
 from record.findings import finding
 from record.part import changed
 from record.values import value_at
-from results.achievable import with_achievable
-from results.bandwidth import with_bandwidth
+from results.achievable import with_achievable, with_bandwidth
 from results.files.quantities import QUANTITIES, Quantity
 from results.find.records import Found, Record, RecordError, Skipped, find_records
 from results.join.meter import read_meter, with_meter
 from results.points.learning import REFERENCES, learnt_of, read_references
-from results.verdicts.cost import Costs
+from results.verdicts.cost import Costs, provisioned_sources, with_provisioned
 from results.verdicts.nodes import is_check
-from results.verdicts.provisioned import sources_of, with_provisioned
 from results.verdicts.tender.offers import split_offers
 
 MOST_REASONS = 3  # in one sentence
+NO_RESULT = "no result below {} can be used"
 
 
 class Loaded(NamedTuple):
@@ -34,11 +33,6 @@ class Loaded(NamedTuple):
     tags: Mapping[str, str]  # of systems that are in several offers, by their new names
 
 
-def no_result(folder: Path) -> str:
-    """Return a sentence on a folder without a result."""
-    return f"no result below {folder} can be used"
-
-
 def load(
     folders: Sequence[Path],
     conditions: Sequence[str] = (),
@@ -47,7 +41,7 @@ def load(
     checks: Sequence[Path] = (),
     offers: Mapping[Path, str] | None = None,
     costs: Costs | None = None,
-    why_empty: Callable[[Path], str] = no_result,
+    why_empty: Callable[[Path], str] = NO_RESULT.format,
 ) -> Loaded:
     """Return the records in some folders that meet conditions such as `devices=4`.
 
@@ -66,10 +60,10 @@ def load(
         records, without = with_meter(records, read_meter(path))
         notes += without
     records = with_bandwidth(with_provisioned(records, costs, tags), tags)
-    return Loaded(records, found.skipped, notes, [*sources, *sources_of(records)], tags)
+    return Loaded(records, found.skipped, notes, [*sources, *provisioned_sources(records)], tags)
 
 
-def find(folders: Sequence[Path], why_empty: Callable[[Path], str] = no_result) -> Found:
+def find(folders: Sequence[Path], why_empty: Callable[[Path], str] = NO_RESULT.format) -> Found:
     """Return the records in some folders as they were written; raises RecordError without one."""
     found = find_records(folders)
     empty = [Skipped(finding("unusable", reason=why_empty(path)), path) for path in folders if not found.has_any(path)]
@@ -78,7 +72,7 @@ def find(folders: Sequence[Path], why_empty: Callable[[Path], str] = no_result) 
     found.skipped.extend(empty)
     if not found.records:
         reasons = "; ".join(map(str, found.skipped[:MOST_REASONS]))
-        raise RecordError(f"no result below {', '.join(map(str, folders))} can be used: {reasons}")
+        raise RecordError(f"{NO_RESULT.format(', '.join(map(str, folders)))}: {reasons}")
     return found
 
 
@@ -118,17 +112,19 @@ def select(records: Sequence[Record], conditions: Sequence[str]) -> list[Record]
 
 def _column(title: str, units: set[str]) -> Quantity:
     """Return the quantity with a title, a name or a path; raises RecordError without one, or for several."""
-    by_text: dict[str, dict[str, Quantity]] = {}
-    for name, quantity in QUANTITIES.items():
-        titles = {quantity.of(unit).heading for unit in units} if quantity.path else set()
-        for text in titles | ({name, quantity.path} if quantity.path else set()):
-            by_text.setdefault(text, {})[quantity.path] = quantity
-    if title not in by_text:
-        raise RecordError(f"there is no column {title!r}: {near(title, by_text)}")
-    columns = list(by_text[title].values())
-    if len(columns) > 1:
-        raise RecordError(f"{len(columns)} columns are called {title!r}: choose another")
-    return columns[0]
+    texts = [
+        (text, quantity)
+        for name, quantity in QUANTITIES.items()
+        if quantity.path
+        for text in (name, quantity.path, *(quantity.of(unit).heading for unit in units))
+    ]
+    named = {quantity.path: quantity for text, quantity in texts if text == title}
+    if not named:
+        raise RecordError(f"there is no column {title!r}: {near(title, dict(texts))}")
+    if len(named) > 1:
+        raise RecordError(f"{len(named)} columns are called {title!r}: choose another")
+    [column] = named.values()
+    return column
 
 
 def _texts(value: Any, column: Quantity) -> set[str]:

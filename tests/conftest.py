@@ -48,6 +48,12 @@ def sweep(jube: str, checkout: Path, *tags: str, workflow: str = "llm", **enviro
     return checkout / "run"
 
 
+def cells_of(shown: str) -> list[list[str]]:
+    """Return the header and the rows of JUBE's table."""
+    lines = [line.strip("|").split("|") for line in shown.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line] for line in lines]
+
+
 def results(out: Path) -> list[dict]:
     """Return the result of each point of a sweep."""
     return [json.loads(path.read_text()) for path in sorted(out.glob("*/*_benchmark/work/result.json"))]
@@ -60,9 +66,7 @@ class InCheckout:
     environ: dict[str, str]
 
     def call(self, *command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command, cwd=self.checkout, env=self.environ, capture_output=True, text=True, timeout=PATIENCE_S
-        )
+        return called(*command, cwd=self.checkout, **self.environ)
 
     def caraml(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return self.call(sys.executable, "-m", "caraml", *arguments)
@@ -108,10 +112,13 @@ def run_in_place_of_training(checkout: Path, program: str) -> None:
     node.write_text(text.replace(STARTER, f" {program} # ").replace(IDLE, "--idle 0"))
 
 
-def write_job(folder: Path, program: str, num_devices: int = 1, **planned: object) -> Path:
+def write_job(
+    folder: Path, program: str, num_devices: int = 1, power_limit: str = "", clock_limit: str = "", **planned: object
+) -> Path:
     """Write the job of a point of a CPU, which does not look at the idle machine first; return its folder."""
     values = plan("CPU", "llm_training") | planned
-    point = Point(values, program, "tiny", 1, 1, num_devices, 1, "", "", 1)
+    point = Point(values, program, "tiny", 1, 1, num_devices, 1, power_limit, clock_limit, 1)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / POINT).write_text("".join(f"{name}: {value}\n" for name, value in point._asdict().items()))
     write(folder)
     node = folder / "node.sh"

@@ -6,6 +6,7 @@ Nodes are named 127.0.0.1, 127.0.0.2, ...: names that every machine resolves to 
 from __future__ import annotations
 
 import os
+import pwd
 import secrets
 import signal
 import socket
@@ -102,7 +103,7 @@ def private_slurm(folder: Path, counters: Path) -> Iterator[dict[str, str]]:
     """
     folder.mkdir(parents=True)
     folder.chmod(0o755)
-    user, port = _say("id", "-un"), free_ports(2)
+    user, port = pwd.getpwuid(os.getuid()).pw_name, free_ports(2)
     environ = {**os.environ, "SLURM_CONF": str(folder / CLUSTERS[0] / "slurm.conf"), "PATH": PATH}
     (folder / "munge.key").write_bytes(secrets.token_bytes(1024))
     (folder / "munge.key").chmod(0o400)
@@ -181,10 +182,6 @@ def _start_accounting(folder: Path, user: str, port: int, database_port: int, en
     _until(lambda: not subprocess.run(clusters, env=environ, capture_output=True).returncode, folder)
     call([*manage, "account", ACCOUNT])
     call([*manage, "user", user, f"account={ACCOUNT}"])
-
-
-def _say(*command: str) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _until(is_so: Callable[[], bool], folder: Path) -> None:

@@ -2,8 +2,7 @@
 
 Usage: quick_run.py [--effective] [FOLDER]        (in a folder of that name it fails at its end)
 Of several copies, the second has 200 tokens/s, too, and they begin and end together.
-Effective throughput is a thousandth of that: no sampler's power differs by as much. On a stand-in GPU that follows
-limits, it is as fast as the share of its highest clock.
+Effective throughput is a thousandth of that: no sampler's power differs by as much.
 """
 
 from __future__ import annotations
@@ -51,20 +50,6 @@ def window(kind: str) -> Window:
     return node_window(start_s, end_s, kind)
 
 
-def share_of_clock() -> float:
-    """Return the clock of the stand-in's GPU as a share of its highest; 1 without a GPU."""
-    if "STAND_IN_STATE" not in os.environ:
-        return 1.0
-    import pynvml
-
-    pynvml.nvmlInit()
-    gpu = pynvml.nvmlDeviceGetHandleByIndex(0)
-    clocks = [
-        ask(gpu, pynvml.NVML_CLOCK_SM) for ask in (pynvml.nvmlDeviceGetClockInfo, pynvml.nvmlDeviceGetMaxClockInfo)
-    ]
-    return clocks[0] / clocks[1]
-
-
 here, copies = Path.cwd().name, read_copies()
 job = Path("..") if copies else Path()
 timer = RegionTimer()
@@ -73,7 +58,7 @@ if "--effective" in sys.argv:
     windows.append(window(EFFECTIVE))
 nodes = 1 if copies else int(os.environ.get("SLURM_NNODES", "1"))
 layout = {"num_devices": nodes, "num_nodes": nodes, "global_batch_size": 8, "work_per_sample": 1}
-speed = share_of_clock() * (100.0 if here in ("work", "copy_1") or "STAND_IN_STATE" in os.environ else 200.0)
+speed = 100.0 if here in ("work", "copy_1") else 200.0
 metrics = {}
 for one, tokens_per_s in zip(windows, (speed, speed / 1000), strict=False):
     seconds = one.duration_s

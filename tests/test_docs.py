@@ -61,14 +61,6 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 INCLUDED = re.compile(r"^```\{include\} (.*)$", re.MULTILINE)
 
 
-class Block(NamedTuple):
-    """A block of code of a page: the words after the fence, its first line's number, its text."""
-
-    kind: str
-    line: int
-    text: str
-
-
 class Command(NamedTuple):
     """One command of a page, with the comment above it."""
 
@@ -77,16 +69,17 @@ class Command(NamedTuple):
     comment: str = ""
 
 
-def blocks(text: str) -> list[Block]:
-    return [Block(found[1], text.count("\n", 0, found.start(2)) + 1, found[2]) for found in BLOCK.finditer(text)]
+def blocks(text: str) -> list[tuple[str, int, str]]:
+    """Return each block of code of a page: the words after the fence, its first line's number, its text."""
+    return [(found[1], text.count("\n", 0, found.start(2)) + 1, found[2]) for found in BLOCK.finditer(text)]
 
 
 def commands(page: str, text: str, *kinds: str) -> Iterator[Command]:
     """Yield the commands in blocks of some kinds; one that continues in the next line is one command."""
-    for block in blocks(text):
-        if block.kind in kinds:
-            line, comment = block.line, ""
-            for whole in re.findall(r"(?:.*\\\n)*.*\n", block.text):
+    for kind, line, block in blocks(text):
+        if kind in kinds:
+            comment = ""
+            for whole in re.findall(r"(?:.*\\\n)*.*\n", block):
                 if whole.startswith("#"):
                     comment += whole
                 else:
@@ -109,10 +102,6 @@ def wrong_arguments(text: str) -> list[str]:
     return wrong
 
 
-def _path() -> str:
-    return f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-
-
 class Prepared:
     """A copy of the checkout with two runs of a short sweep, and an archive; each command is run once in it."""
 
@@ -120,7 +109,8 @@ class Prepared:
         self.folder = make_checkout(folder)
         run_in_place_of_training(self.folder, f"python3 {self.folder}/tests/quick_run.py")
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("CARAML_", "JPWR_"))}
-        self.environ = {**kept, "PATH": _path(), "PYTHONPATH": str(self.folder)}
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        self.environ = {**kept, "PATH": path, "PYTHONPATH": str(self.folder)}
         self.run = functools.cache(self._run)
         for _ in range(2):
             sweep = self._run("CARAML_DEVICES=1 CARAML_BATCHES=8 jube run jube/llm.yaml --tag CPU synthetic")
@@ -185,7 +175,7 @@ train = work = lambda: time.sleep(0.5)
     "page", [page for page in PAGES if "\n```python\n" in TEXTS[page] and page not in PAGES_RUN_BY]
 )
 def test_the_python_of_a_page_runs(page, prepared):
-    program = BEFORE_PYTHON + "\n".join(block.text for block in blocks(TEXTS[page]) if block.kind == "python")
+    program = BEFORE_PYTHON + "\n".join(block for kind, _, block in blocks(TEXTS[page]) if kind == "python")
     command = [sys.executable, "-c", program]
     done = subprocess.run(
         command, cwd=prepared.folder, env=prepared.environ, capture_output=True, text=True, timeout=PATIENCE_S

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from caraml.cli import main
-from tests.conftest import called, made_up_system, make_checkout, results, sweep
+from tests.conftest import called, make_checkout, results, sweep
 
 pytestmark = pytest.mark.long
 
@@ -52,15 +51,10 @@ def test_a_sweep_has_a_row_for_each_load_and_its_archive_is_verified(tmp_path, j
 @pytest.mark.parametrize(
     "server", ["vllm", *(pytest.param(name, marks=pytest.mark.slow) for name in ("sglang", "trtllm"))]
 )
-def test_a_server_runs_in_its_own_image(server, tmp_path, jube_command):
-    block = made_up_system(submit="sbatch", image="$framework-nvidia-x86_64", default_server="vllm")
-    checkout = make_checkout(tmp_path / "caraml", block)
-    for name, said in (("sbatch", "1"), ("scontrol", "ClusterName = made-up; Slurmctld(primary) is UP")):
-        (tmp_path / name).write_text(f"#!/bin/sh\necho '{said}'\n")
-        (tmp_path / name).chmod(0o755)
-    environ = {"CARAML_BATCHES": "4", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    tags = ["TESTBED", "once", "speculative", *([server] if server != "vllm" else [])]
-    [node] = sweep(jube_command, checkout, *tags, workflow="inference", **environ).glob("*/*_benchmark/work/node.sh")
-    assert f'"{server}-nvidia-x86_64"' in node.read_text()
-    assert f" --server {server} " in node.read_text()
-    assert " --draft-tokens 3 " in node.read_text()
+def test_a_server_runs_in_its_own_image(server, jube_command, capsys):
+    tags = ["once", "speculative", *([server] if server != "vllm" else [])]
+    assert main(["job", "H200", "inference", *tags]) == 0
+    job = capsys.readouterr().out
+    assert f'"{server}-nvidia-x86_64"' in job
+    assert f" --server {server} " in job
+    assert " --draft-tokens 3 " in job

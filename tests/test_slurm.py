@@ -10,19 +10,28 @@ import sys
 import threading
 import time
 from copy import copy
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from caraml.schedulers.slurm import TIME_LIMIT
-from tests.conftest import SMALL, InCheckout, made_up_system, make_checkout, run_in_place_of_training
+from tests.conftest import (
+    REPOSITORY,
+    SMALL,
+    InCheckout,
+    called,
+    cells_of,
+    made_up_system,
+    make_checkout,
+    run_in_place_of_training,
+)
 from tests.needs import need, need_root
 from tests.private_slurm import CLUSTERS, PROGRAMS, private_slurm
-from tests.waiting import NEVER_S, PATIENCE_S, processes, sleeper, until
+from tests.waiting import NEVER_S, processes, sleeper, until
 
 pytestmark = pytest.mark.long
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 NODE_W, OTHER = 200, CLUSTERS[1]
 VALUES = {
     "submit": "sbatch",
@@ -120,9 +129,7 @@ class Sweep(InCheckout):
         until(lambda: sleeper(point), "the job's program", (point / "job.err").read_text)
 
     def table(self) -> list[list[str]]:
-        done = self.call(self.environ["JUBE"], "result", str(self.out), "--id", "last", "-a")
-        lines = [line for line in done.stdout.splitlines() if line.startswith("|")]
-        return [[field.strip() for field in line.strip("|").split("|")] for line in lines[2:]]
+        return cells_of(self.call(self.environ["JUBE"], "result", str(self.out), "--id", "last", "-a").stdout)[1:]
 
 
 @pytest.fixture(scope="module")
@@ -316,10 +323,7 @@ ENDS_WHEN_KILLED = 'trap "echo TERM >>had" TERM; : >up; while :; do sleep 0.01; 
 
 def test_what_cancels_a_job_reaches_the_measured_command(slurm, tmp_path):
     environ = {**slurm, "PYTHONPATH": str(REPOSITORY), "SBATCH_ACCOUNT": "project"}
-
-    def call(*command):
-        return subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
-
+    call = partial(called, cwd=tmp_path, **environ)
     sampler = f"{sys.executable} -m jpwr --methods estimate --df-out power"
     (tmp_path / "job.sh").write_text(f"#!/bin/bash\nsrun {sampler} -- bash -c '{ENDS_WHEN_KILLED}'\n")
     submitted = call("sbatch", "--parsable", "--nodes=1", "--output=job.out", "job.sh")

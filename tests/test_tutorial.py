@@ -6,14 +6,12 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import REPOSITORY, SYSTEMS, make_checkout, run_in_place_of_training
-from tests.waiting import PATIENCE_S
+from tests.conftest import REPOSITORY, SYSTEMS, called, make_checkout, run_in_place_of_training
 
 pytestmark = pytest.mark.long
 
@@ -22,22 +20,11 @@ WORKLOAD = REPOSITORY / "docs" / "howto" / "add_a_workload.md"
 MOST_LINES = 170  # of all that a workload adds
 
 
-def environ_in(checkout):
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return {**os.environ, "PATH": path, "PYTHONPATH": str(checkout)}
-
-
 def run_in(checkout, script):
     """What a script says that ends well."""
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail"],
-        input=script,
-        cwd=checkout,
-        env={**environ_in(checkout), "COLUMNS": "300"},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-    )
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environ = {"PATH": path, "PYTHONPATH": str(checkout), "COLUMNS": "300"}
+    done = called("bash", "-euo", "pipefail", "-c", script, cwd=checkout, **environ)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from caraml.cli.options import say
-from caraml.cli.removed import REMOVED
 from caraml.errors import CaramlError, SchedulerError
 from caraml.installation import missing_package
 from jpwr import __version__
-from jpwr.process.parser import HelpfulParser, removed_words
+from jpwr.process.parser import HelpfulParser
 from record.errors import RecordError
 from results.files.workloads import workloads
 
@@ -44,13 +43,11 @@ Command = Callable[[argparse.Namespace], int]
 class Parser(HelpfulParser):
     """Parser that reports a wrong command line in one sentence, and accepts no abbreviated flag."""
 
-    removed = REMOVED
-
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"caraml: {self._explained(message)}; '{self.prog} --help' lists the options\n")
+        self.exit(2, f"caraml: {message}; '{self.prog} --help' lists the options\n")
 
 
 def commands(wanted: str = "", parent: Any = None) -> dict[str, dict[str, Parser]]:
@@ -105,8 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ImportError as error:
         say(missing_package(error))
     except (CaramlError, RecordError) as error:
-        name = " ".join(["caraml", *words[:2]])  # a removed subcommand looks like a folder
-        say(removed_words(name, REMOVED) if name in REMOVED else error)
+        say(error)
     except OSError as error:
         say(f"'{error.filename}': {error.strerror}" if error.filename else error)
     return 2

@@ -43,7 +43,7 @@ from results.verdicts import compare as comparing
 from results.verdicts.nodes import NODE_CHECK, THRESHOLD_PERCENT, differences, judge, medians, outcomes
 from results.verdicts.outcome import Outcome, exit_code
 from results.verdicts.requirements import Requirements, read_requirements
-from results.verdicts.tender.award import judge_tender
+from results.verdicts.tender.award import Tender
 from results.verdicts.tender.offers import names_of_offers
 from results.verdicts.tender.pledge import Pledge, read_pledge
 
@@ -127,7 +127,7 @@ def accept(options: argparse.Namespace) -> int:
     if options.filter:  # skipped folders of other systems do not matter
         systems = {record.system for record in records}
         skipped = [file for file in skipped if any(map(file.may_be_of, systems))]
-    tender = judge_tender(by_point(records), requirements, pledge, skipped)
+    tender = Tender(by_point(records), requirements, pledge, skipped)
     if not tender.outcomes:
         raise RecordError("the requirements have no list 'must': add one")
     code = exit_code(tender.outcomes)

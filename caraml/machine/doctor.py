@@ -6,16 +6,15 @@ import os
 import re
 import shutil
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from benchmarks.common.node.programs import ProgramError, ask, words
 from caraml.errors import CaramlError, SiteError
 from caraml.installation import checkout
 from caraml.machine.devices import BAD, GOOD, TOOLS, WARNING, Check, Device, candidates, find_devices
-from caraml.machine.images import image_path, read_image
+from caraml.machine.images import image_path
 from caraml.plan.site import Site, read_site
 from caraml.plan.systems import read_system
 from caraml.plan.workloads import reason_against, refusal, workload_of, workload_on
@@ -29,7 +28,6 @@ from results.files.workloads import Facts, workloads
 
 OLDEST_JUBE = (2, 5, 1)
 FIRST_INDEXED_MINOR = 24  # of Kubernetes
-ENOUGH_GB = 20  # for the small data sets and the results of several sweeps
 LIMIT_S = 60  # of one program
 HOW_TO_DESCRIBE = "describe this machine in ten minutes: docs/howto/add_a_system.md"
 
@@ -53,7 +51,7 @@ def examine(name: str, workload: str | None = None) -> list[Check]:
     else:
         runtime = site.container_runtime or block.container_runtime
         here = [*scheduler(block, site), *container(block, site, runtime, used), *host_name()]
-    lacking = [*jube(), *here, *sensors(block, runtime, used), *space(site)]
+    lacking = [*jube(), *here, *sensors(block, runtime), *data(site)]
     return lacking or [Check("system", GOOD, f"{name}: its first job lacks nothing")]
 
 
@@ -203,7 +201,7 @@ def container(block: System, site: Site, runtime: str, used: Used = ()) -> Itera
             yield Check("image", BAD, f"{path} is missing", f"caraml image {name} --runtime {runtime}")
 
 
-def sensors(block: System, runtime: str, used: Used = ()) -> Iterator[Check]:
+def sensors(block: System, runtime: str) -> Iterator[Check]:
     """Yield each power method that cannot be used here; those of a login node may differ from the compute nodes'."""
     python = str(checkout() / "jube" / "include" / "python.sh")
     try:
@@ -212,26 +210,20 @@ def sensors(block: System, runtime: str, used: Used = ()) -> Iterator[Check]:
         yield Check("sensors", BAD, str(error), "python3 -m jpwr list")
         return
     for methods in block.power_methods.split():  # of a/b, one is enough
-        lacking = [_sensor(method, seen, block, runtime, used) for method in methods.split("/")]
+        lacking = [_sensor(method, seen, block, runtime) for method in methods.split("/")]
         bad = [check for check in lacking if check and check.state == BAD]
         yield from bad or ([] if None in lacking else filter(None, lacking))
 
 
-def _sensor(method: str, seen: list[str], block: System, runtime: str, used: Used) -> Check | None:
+def _sensor(method: str, seen: list[str], block: System, runtime: str) -> Check | None:
     """Return what a power method lacks; None if it can be used."""
     what = f"sensor {method}"
     line = next((line for line in seen if re.match(rf"\s*{re.escape(method)}\b", line)), "")
-    package = re.search(r"no module \S+: pip install (\S+?),?(\s|$)", line)
-    if package and runtime == "none":
+    if package := re.search(r"no module \S+: pip install (\S+?),?(\s|$)", line):
+        if runtime != "none":  # the image's package counts
+            return None
         to_do = f"make setup, on a machine that has the device; or .venv/bin/pip install {package[1]}"
         return Check(what, BAD, f"its package {package[1]} is not installed", to_do)
-    if package:  # in a container, the image's package counts
-        without = [
-            name for name in images_of(block, used) if not any(package[1] in pip for pip in read_image(name).pip)
-        ]
-        found = f"its package {package[1]} is not here, and not added to {', '.join(without)}"
-        to_do = f"does the image have it? If not, add it to containers/images.yaml: {package[1]}"
-        return Check(what, WARNING, found, to_do) if without else None
     if not line and runtime == "none":
         known = [other.split(":")[0].strip() for other in seen if ": " in other]
         return Check(what, BAD, "jpwr has no such method", near(method, known))
@@ -247,24 +239,19 @@ def images_of(block: System, used: Used = ()) -> list[str]:
     return list(dict.fromkeys(map(block.image_of, sorted(needed))))
 
 
-def host_name(resolve: Callable[..., Any] = socket.getaddrinfo) -> Iterator[Check]:
+def host_name() -> Iterator[Check]:
     """Yield a host name that does not resolve, as processes that train together find each other by it."""
     name = socket.gethostname()
     try:
-        resolve(name, None)
+        socket.getaddrinfo(name, None)
     except (OSError, UnicodeError) as error:
         to_do = f"add its address and name to /etc/hosts, such as '127.0.0.1 {name}' for a machine that trains alone"
         found = f"{name} does not resolve ({error}): torchrun would wait for minutes for this name"
         yield Check("host name", WARNING, found, to_do)
 
 
-def space(site: Site) -> Iterator[Check]:
-    """Yield what the folders of results and data lack: space, and the data's access."""
-    data = Path(site.data_folder)
-    if data.exists() and not os.access(data, os.R_OK | os.W_OK | os.X_OK):
-        yield Check("data", BAD, f"{data} cannot be read and written", "choose another data_folder in site.yaml")
-    for what, folder in (("results", checkout() / "jube"), ("data", data)):
-        existing = next(path for path in (folder, *folder.parents) if path.exists())
-        free_gb = shutil.disk_usage(existing).free / 1e9
-        if free_gb < ENOUGH_GB:
-            yield Check(f"disk, {what}", WARNING, f"{free_gb:.0f} GB free", "make room")
+def data(site: Site) -> Iterator[Check]:
+    """Yield a folder of data that cannot be used."""
+    folder = Path(site.data_folder)
+    if folder.exists() and not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        yield Check("data", BAD, f"{folder} cannot be read and written", "choose another data_folder in site.yaml")

@@ -12,7 +12,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -52,15 +52,11 @@ class Image:
     @property
     def commands(self) -> list[str]:
         """Return the commands that turn the base image into this image."""
-        install = "python3 -m pip install --no-cache-dir"
-        found = [f"{install} {_quoted(self.pip)}"] if self.pip else []
-        if self.without_dependencies:
-            found.append(f"{install} --no-deps {_quoted(self.without_dependencies)}")
+        found = []
+        for flags, packages in (("", self.pip), (" --no-deps", self.without_dependencies)):
+            if quoted := " ".join(f"'{package}'" for package in packages):
+                found.append(f"python3 -m pip install --no-cache-dir{flags} {quoted}")
         return found
-
-
-def _quoted(words: Sequence[str]) -> str:
-    return " ".join(f"'{word}'" for word in words)
 
 
 def read_images(file: Path | None = None) -> dict[str, Image]:

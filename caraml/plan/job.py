@@ -8,7 +8,6 @@ JUBE writes what is of the point into POINT, and runs this module in the point's
 from __future__ import annotations
 
 import ast
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +21,7 @@ from record.model import SCHEMA_VERSION, Json
 from results.find.jube_row import write_row
 from results.find.records import RESULT_NAME, write_record
 
-POINT, REQUEST = "point.txt", "request.json"
+POINT = "point.txt"
 SCRIPTS = ("job.sh", "node.sh")
 NUMBERS = ("run_limit_min", "processes_on_node", "num_devices", "global_batch_size", "repeat")  # of a point
 UNFINISHED = {"status": "unfinished", "error": "the job has not ended, or ended without a result"}
@@ -106,16 +105,8 @@ def planned_result(values: Mapping[str, Any]) -> Json:
     return result
 
 
-def request(values: Mapping[str, Any]) -> Json:
-    """Return the resources of a point, for Kubernetes."""
-    named = {"nodes": "job_nodes", "cpus": "cpus_per_task", "sampler": "sampler_flags", "exclusive": "is_exclusive"}
-    named |= {"resource": "kubernetes_resource"}
-    same = ("benchmark", "vendor", "devices_on_node", "time_limit", "image")
-    return {key: values[key] for key in same} | {key: values[name] for key, name in named.items()}
-
-
 def write(folder: Path) -> None:
-    """Write the scripts, the request and the planned result of a point; once, as JUBE may run this again."""
+    """Write the scripts and the planned result of a point; once, as JUBE may run this again."""
     import jinja2
 
     if (folder / SCRIPTS[-1]).exists():
@@ -124,7 +115,6 @@ def write(folder: Path) -> None:
     if JOB not in values["tags"]:  # without a job there is no point
         write_record(planned_result(values), folder / RESULT_NAME)
         write_row(folder)
-    write_whole(folder / REQUEST, json.dumps(request(values), indent=1) + "\n")
     loader = jinja2.FileSystemLoader(checkout() / "jube" / "include")
     # A script of bash has {# and {% in it.
     templates = jinja2.Environment(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 from benchmarks.common.batch_plan import check_shares
@@ -31,7 +31,13 @@ class Workload:
 
         Raises ConfigError if the devices of a node do not hold it.
         """
-        return int(self._ask("least_devices", 1, self._value(block, model), model, words))
+
+        def value(name: str) -> str:
+            """Return a parameter of the workload, or a key of the system's block."""
+            of_workload = name in self.facts.parameters
+            return self.facts.value(name, block.values, model) if of_workload else str(getattr(block, name))
+
+        return int(self._ask("least_devices", 1, value, model, words))
 
     def check_point(self, model: str, num_devices: int, global_batch_size: int, **layout: int | None) -> None:
         """Raise ConfigError unless that many devices can share the batch; None in `layout` is the model's own value."""
@@ -39,15 +45,6 @@ class Workload:
             self._ask("check_point", None, model, num_devices, global_batch_size, **layout)
         else:
             check_shares(num_devices, global_batch_size)
-
-    def _value(self, block: System, model: str) -> Callable[[str], str]:
-        """Return a function that gives a parameter of the workload, or a key of the system's block, by its name."""
-
-        def value(name: str) -> str:
-            of_workload = name in self.facts.parameters
-            return self.facts.value(name, block.values, model) if of_workload else str(getattr(block, name))
-
-        return value
 
     def _ask(self, name: str, otherwise: Any, *arguments: Any, **layout: Any) -> Any:
         """Call a function of points.py, or return `otherwise` without it; raises SiteError for an unknown model."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.common.node.programs import ProgramError, ask
 from caraml.errors import CaramlError
 from caraml.installation import checkout
 from caraml.plan.job import SCRIPTS
@@ -19,6 +19,7 @@ from caraml.plan.tags import JOB
 from caraml.schedulers.kubernetes.submit import OBJECTS, write_objects
 from results.files.workloads import Facts
 
+LIMIT_S = 600
 ASKED_MODEL = re.compile(r"""\{name: asked_model, *tag: *["']?([\w.-]+)["']?, *_: *([\w.-]+)\}""")
 
 
@@ -35,21 +36,17 @@ def job_text(system: str, facts: Facts, tags: Sequence[str]) -> str:
     point = {"CARAML_DEVICES": devices, "CARAML_BATCHES": planned["batches"][devices].split(",")[0]}
     with tempfile.TemporaryDirectory() as folder:
         command = [os.environ.get("JUBE", "jube"), "run", str(workflow), "-o", folder, "--tag", system, *tags, JOB]
-        _run(command, {**os.environ, **point})
+        try:
+            done = ask(*command, limit_s=LIMIT_S, environ={**os.environ, **point})
+        except ProgramError as error:
+            raise CaramlError(f"{error}: install JUBE, or set JUBE") from error
+        if done.returncode:
+            printed = done.stderr.strip() or done.stdout.strip() or "no message"
+            raise CaramlError(printed.splitlines()[-1].removeprefix("caraml: "))
         jobs = sorted(Path(folder).glob("[0-9]*/[0-9]*_benchmark/work"))
         if not jobs:
             raise CaramlError(f"'{shlex.join(command)}' wrote no job: run it to see why")
         return _submitted(planned["submit"], jobs[0], site).replace(folder, str(workflow.with_suffix("")) + "_run")
-
-
-def _run(command: Sequence[str], environ: dict[str, str]) -> None:
-    try:
-        done = subprocess.run(command, env=environ, capture_output=True, encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise CaramlError(f"{command[0]} cannot be started ({error.strerror}): install JUBE, or set JUBE") from error
-    if done.returncode:
-        words = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
-        raise CaramlError(words.removeprefix("caraml: "))
 
 
 def _submitted(submit: str, job: Path, site: Site) -> str:

@@ -100,12 +100,10 @@ def test_the_one_system_with_these_gpus_is_named(programs, told, gpus, tag):
     [
         ([("NVIDIA A100-SXM4-80GB", 81920)] * 4, ["SXM is similar, but its device has 40 GB"]),
         ([("NVIDIA A100-PCIE-40GB", 40960)] * 4, ["SXM is similar, but its device is a A100 SXM4"]),
-        ([("NVIDIA A100-SXM4-40GB", 40960)] * 8, ["SXM is similar, but it has 4 on a node"]),
         (
             [("NVIDIA H100 80GB HBM3", 81559)] * 4,
             ["LARGE is similar, but its device has 94 GB", "PCIE is similar, but its device is a H100 PCIe"],
         ),
-        ([("NVIDIA H100 NVL", 95830)] * 4, ["LARGE is similar, but its device is a H100 -PCIe -NVL"]),
         ([("NVIDIA GH200 480GB", 97871)] * 2, ["ONE is similar, but it has 1 on", "FOUR is similar, but it has 4"]),
     ],
 )
@@ -120,15 +118,12 @@ def test_a_gpu_of_the_same_family_is_not_taken_for_another_and_the_difference_is
     assert "ok    system: ONLY-CPU" in out
 
 
-@pytest.mark.parametrize(
-    "name", ["NVIDIA H200 NVL", "NVIDIA H20", "Tesla V100-SXM2-16GB", "NVIDIA GeForce RTX 5090", "Orin (nvgpu)"]
-)
+@pytest.mark.parametrize("name", ["NVIDIA H20", "Orin (nvgpu)"])
 def test_a_card_of_another_family_fits_no_system(programs, told, name):
     programs("nvidia-smi", nvidia_smi((name, "[N/A]")))
     code, out = told()
-    assert code == 0
+    assert (code, "is similar, but" in out) == (0, False)
     assert f"none is described with {name}" in out
-    assert "is similar, but" not in out
     assert "ok    system: ONLY-CPU" in out
 
 
@@ -149,7 +144,6 @@ def test_a_gpu_that_mig_divides_is_said(programs, told):
     ("script", "words"),
     [
         ("echo 'No devices were found'; exit 6", "No devices were found"),
-        ("exit 1", "exited with 1 and printed nothing"),
         ("echo garbage; echo", "garbage"),
     ],
 )
@@ -170,20 +164,17 @@ def test_a_machine_without_any_tool_is_for_trying_the_suite(programs, told):
     assert "ok    system: ONLY-CPU, to try" in out
 
 
-@pytest.mark.parametrize("key", ["Card series", "Card Series"])
 @pytest.mark.parametrize(
-    ("name", "memory", "count", "words"),
+    ("key", "name", "count", "words"),
     [
-        ("AMD INSTINCT MI250 (MCM) OAM AC MBA", 68702699520, 8, "ok    system: CARD"),
-        ("AMD Instinct MI250X", 68702699520, 8, "CARD is similar, but its device is"),
-        ("AMD Instinct MI250X/MI250", 68702699520, 8, "CARD is similar, but its device is"),
-        ("AMD Instinct MI300A", 128 * 2**30, 4, "ok    system: APU"),
-        ("AMD Instinct MI300X", 192 * 2**30, 8, "none is described with AMD Instinct MI300X"),
-        ("0x740c", 68702699520, 8, "none is described with AMD GPU"),
+        ("Card series", "AMD INSTINCT MI250 (MCM) OAM AC MBA", 8, "ok    system: CARD"),
+        ("Card Series", "AMD Instinct MI250X/MI250", 8, "CARD is similar, but its device is"),
+        ("Card Series", "AMD Instinct MI300X", 8, "none is described with AMD Instinct MI300X"),
+        ("Card Series", "0x740c", 8, "none is described with AMD GPU"),
     ],
 )
-def test_amds_gpus_are_recognised_by_rocm_smi(programs, told, key, name, memory, count, words):
-    programs("rocm-smi", rocm_smi(*[(name, memory)] * count, key=key))
+def test_amds_gpus_are_recognised_by_rocm_smi(programs, told, key, name, count, words):
+    programs("rocm-smi", rocm_smi(*[(name, 68702699520)] * count, key=key))
     code, out = told()
     assert code == 0
     assert words in out

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from caraml.installation import SYSTEMS, checkout
+from caraml.installation import SYSTEMS
 from caraml.lint import lint
-from record.errors import RecordError
-from results.files.systems import read_systems
 
 GOOD = """\
 name: work
@@ -57,7 +55,6 @@ def test_a_sound_workflow_has_no_findings(file):
     ("old", "new", "line", "text"),
     [
         ('type: int, _: "8,16"', 'tpye: int, _: "8,16"', 6, "knows no key 'tpye' in 'parameter': did you mean 'type'?"),
-        ("outpath: out", "outpath: out\noutpath: other", 3, "'outpath' is written twice, first in line 2"),
         (
             '      - {name: program, _: "train',
             '      - {name: batch, _: 4}\n      - {name: program, _: "train',
@@ -65,7 +62,6 @@ def test_a_sound_workflow_has_no_findings(file):
             "parameter 'batch' is written twice, first in line 6",
         ),
         ("train $batch in", "train $bach in", 7, "no parameter 'bach' in step 'train': did you mean '$batch'?"),
-        ("_: $program", "_: $programs", 14, "no parameter 'programs' in step 'train'"),
         ("use: [sweep]", "use: [sweeps]", 13, "there is no set 'sweeps' in this file"),
         ("use: [sweep]", "use: [{from: other.yaml, _: sweep}]", 13, "there is no file other.yaml"),
         ("depend: prepare", "depend: prepared", 11, "depends on 'prepared', which is no step before it"),
@@ -106,9 +102,7 @@ X:
 MISTAKES = [
     ("  vendor: nvidia", "  vendro: nvidia", "has an unknown key 'vendro': did you mean 'vendor'?"),
     ("  vendor: nvidia\n", "", "lacks 'vendor'"),
-    ("submit: bash", "submit: basch", "submit is 'basch', but must be one of bash, sbatch"),
     ("submit: bash", "warmup_steps: 2; 117M", "warmup_steps is '2; 117M', but must be"),
-    ("4 8; 117M: 2 4", "8 16; 117M 2 4", "such as '8 16; 117M: 2 4'"),
     (BLOCK, "", "describes no system"),
 ]
 
@@ -124,13 +118,3 @@ def test_a_mistake_in_the_block_of_a_system_is_found_in_each_workflow(tmp_path, 
     [finding] = lint(file)
     assert finding.file == systems
     assert words in finding.text
-    with pytest.raises(RecordError):
-        read_systems(systems)
-
-
-def test_numbers_of_a_system_need_no_quotes(tmp_path):
-    file = tmp_path / SYSTEMS.name
-    file.write_text(f"{BLOCK}  devices_sweep: 2\n  warmup_steps: 0\n")
-    system = read_systems(file)["X"]
-    assert (system.devices_sweep, system.warmup_steps) == ("2", "0")
-    assert read_systems(checkout() / SYSTEMS)["CPU"].values["warmup_steps"] == "2; 117M: 1"

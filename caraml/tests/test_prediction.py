@@ -60,14 +60,11 @@ def test_a_question_is_answered_for_the_system_it_names(runs, capsys):
 
 QUESTIONS = {
     "no devices": (["--devices", "0"], "--devices 0 was asked for: it is at least 1"),
-    "a negative batch": (["--batch", "-4"], "--batch -4 was asked for: it is at least 1"),
     "too many devices": (["--devices", "64", "--batch", "512"], "64 devices are not within 2 times"),
-    "too large a batch": (["--batch", "65536", "--devices", "4"], "65536 samples in a batch are not within 2 times"),
     "a batch that cannot be shared": (["--devices", "3", "--batch", "64"], "3"),
     "what was measured": (["--devices", "4", "--batch", "128"], "was measured: see its table"),
     "no such system": (["--system", "NONE"], "there is no run on NONE, nor a block of it in systems.yaml"),
     "no data sheet": (["--system", "GC200"], "GC200 has no peak_tflops_bf16 or no memory_gb_per_s_per_device"),
-    "no measured point": (["--system", "H100", "--batch", "1024"], "was measured with 800M in bf16 on 1 device, batch"),
     "several nodes": (["--system", "GH200", "--devices", "4"], "takes several nodes of GH200"),
 }
 

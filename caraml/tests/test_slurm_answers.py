@@ -14,6 +14,7 @@ from caraml.errors import SchedulerError
 from caraml.schedulers import slurm, submit
 from caraml.schedulers.slurm import SUBMISSION
 from caraml.wait import settle
+from tests.conftest import write_job
 
 HERE = Path("/somewhere")
 RECORD = {"schema_version": 4, "benchmark": "b", "system": "s", "model": "m", "work_unit": "tokens", "layout": {}}
@@ -21,8 +22,7 @@ SHOWN = "JobId=7 JobName=x JobState={state} Reason={reason} ExitCode=0:0 StartTi
 SHOWN += " WorkDir=/somewhere"
 UP, DOWN = "Slurmctld(primary) at here is UP", "Slurmctld(primary) at here is DOWN"
 # Takes note of each call, and answers after what is in the files beside it: what it says of job 7, it says of each one.
-SCONTROL = """#!/bin/sh
-here=${0%/*}
+SCONTROL = """here=${0%/*}
 echo "$*" >>"$here/asked"
 for last; do :; done
 case "$last" in
@@ -43,32 +43,25 @@ done <"$here/shown"
 class Answers:
     """What scontrol and sacct say from now on."""
 
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, folder, programs):
+        self.folder, self.program = folder, programs
         self.program("scontrol", SCONTROL)
         self(SHOWN.format(state="RUNNING", reason="None"))
 
     def __call__(self, scontrol="", sacct="", refused="", ping=UP):
         for name, text in (("shown", scontrol), ("refused", refused), ("ping", ping)):
             (self.folder / name).write_text(text + "\n" if text else "")
-        self.program("sacct", f"#!/bin/sh\necho '{sacct}'\n")
-
-    def program(self, name, text):
-        (self.folder / name).write_text(text)
-        (self.folder / name).chmod(0o755)
+        self.program("sacct", f"echo '{sacct}'")
 
     def asked(self):
         return (self.folder / "asked").read_text().splitlines()
 
 
 @pytest.fixture
-def answers(tmp_path, monkeypatch):
-    folder = tmp_path / "programs"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", str(folder))
+def answers(tmp_path, programs, monkeypatch):
     monkeypatch.setattr(slurm, "BEHIND_S", 0.0)
     monkeypatch.setattr(slurm, "ASK_AGAIN_S", 0.0)
-    return Answers(folder)
+    return Answers(tmp_path / "programs", programs)
 
 
 def add_points(run, *numbers):
@@ -114,16 +107,10 @@ def test_an_energy_is_whole_when_the_accounting_knows_of_the_end(answers, monkey
         (answers.folder / f"answer_{number}").write_text(line + "\n")
     answers.program(
         "sacct",
-        '#!/bin/sh\nhere=${0%/*}\nfor n in 0 1 2; do\n[ -e "$here/answer_$n" ] || continue\n'
+        'here=${0%/*}\nfor n in 0 1 2; do\n[ -e "$here/answer_$n" ] || continue\n'
         'read -r line <"$here/answer_$n"\necho "$line"\n[ $n = 2 ] || /bin/rm "$here/answer_$n"\nexit\ndone\n',
     )
     assert look("7").consumed_energy_j == 7200.0
-
-
-def test_a_job_that_the_scheduler_has_forgotten_is_unknown_without_an_accounting(answers):
-    answers(refused="Invalid job id specified")
-    (answers.folder / "sacct").unlink()
-    assert (look("7").state, look("7").has_ended) == ("UNKNOWN", True)
 
 
 @pytest.mark.parametrize(("state", "asked_of_accounting"), [("RUNNING", 0), ("COMPLETED", 1)])
@@ -131,7 +118,7 @@ def test_all_jobs_of_a_sweep_are_asked_for_at_once(answers, tmp_path, monkeypatc
     monkeypatch.setattr(waiting, "SETTLE_S", 0.0)
     answers(SHOWN.format(state=state, reason="None"))
     rows = "\n".join(f"{number}|x|/somewhere|COMPLETED|None|0:0|a|b|{number}" for number in range(1, 36))
-    answers.program("sacct", f"#!/bin/sh\necho sacct >>${{0%/*}}/asked\necho '{rows}'\n")
+    answers.program("sacct", f"echo sacct >>${{0%/*}}/asked\necho '{rows}'\n")
     run = add_points(tmp_path / "000000", *range(1, 36))
     settle(run)
     assert answers.asked() == ["ping", "--all show job -o", *["sacct"] * asked_of_accounting]
@@ -211,19 +198,18 @@ def test_copies_of_a_point_are_submitted_again_as_copies(tmp_path, monkeypatch):
     monkeypatch.setattr(waiting, "subprocess", SimpleNamespace(run=lambda *words, **_: submitted.append(words)))
     [point] = add_points(tmp_path / "000000", 1).glob("*/work")
     (point / "job.id").unlink()
-    fill = {"copies": 2, "devices_per_copy": 1}
-    failed = {**RECORD, "status": "failed", "error": "why", "fill": {**fill, "slowest": 5.0, "per_copy": []}}
-    (point / "result.json").write_text(json.dumps(failed))
+    (point / "result.json").unlink()
+    write_job(point, "", tags=["fill"], devices_per_node=2, meter={"accuracy_percent": 1.0})
+    planned = json.loads((point / "result.json").read_text())
+    (point / "result.json").write_text(json.dumps({**planned, "status": "failed", "error": "why"}))
     (point / "submitted").write_text("bash s 1\n")
     (point / "error").touch()
     assert waiting.retry_failed(tmp_path / "000000") == [point]
-    again = json.loads((point / "result.json").read_text())
-    assert (again["status"], again["fill"], len(submitted)) == ("unfinished", fill, 1)
+    assert planned["fill"] == {"copies": 2, "devices_per_copy": 1}
+    assert (json.loads((point / "result.json").read_text()), len(submitted)) == (planned, 1)
 
 
-@pytest.mark.parametrize(
-    "state", ["RESV_DEL_HOLD", "REQUEUE_HOLD", "SPECIAL_EXIT", "REQUEUE_FED", "REVOKED", "SOMETHING_NEW", ""]
-)
+@pytest.mark.parametrize("state", ["REQUEUE_HOLD", "SOMETHING_NEW", ""])
 def test_a_state_that_is_not_known_is_of_a_job_that_may_run_and_is_not_started_again(
     answers, tmp_path, capsys, monkeypatch, state
 ):
@@ -256,8 +242,8 @@ def test_a_submitted_job_is_known_by_its_number_or_found_by_its_name(answers, tm
     sbatch, squeue, job_id, error = SUBMISSIONS[case]
     monkeypatch.chdir(tmp_path)
     answers("ClusterName             = private")
-    answers.program("sbatch", f'#!/bin/sh\necho "$0 $*" >>{answers.folder}/asked\n{sbatch}\n')
-    answers.program("squeue", f'#!/bin/sh\necho "$0 $*" >>{answers.folder}/asked\n{squeue}\n')
+    answers.program("sbatch", f'echo "$0 $*" >>{answers.folder}/asked\n{sbatch}\n')
+    answers.program("squeue", f'echo "$0 $*" >>{answers.folder}/asked\n{squeue}\n')
     (tmp_path / "result.json").write_text(json.dumps({**RECORD, "status": "unfinished", "error": ""}))
     code = submit.main(["sbatch", "A100"])
     told = capsys.readouterr().err
@@ -271,8 +257,8 @@ def test_a_submitted_job_is_known_by_its_number_or_found_by_its_name(answers, tm
     if " whether" in error:
         assert (code, result["status"], result["error"]) == (0, "unfinished", told.strip())
         # Asked again, Slurm has it: there is no second job.
-        answers.program("sbatch", "#!/bin/sh\necho 8\n")
-        answers.program("squeue", f'#!/bin/sh\ncase "$*" in *--name={submission["name"]}) echo 7 ;; esac\n')
+        answers.program("sbatch", "echo 8\n")
+        answers.program("squeue", f'case "$*" in *--name={submission["name"]}) echo 7 ;; esac\n')
         assert submit.main(["sbatch", "A100"]) == 0
         assert written.read_text() == "7\n"
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,8 @@ from results.collect import RECORD_NAME, collect
 from results.find.records import RESULT_NAME, RecordError, read_record
 from results.join.copies import copy_folder, copy_folders, failed_copy
 from results.join.nodes import TraceSums, read_sums
-from results.join.serving import TOLERANCE, request_problems
+from results.join.serving import differences, request_problems
 
-NEWER = {"tflop_per_j"}  # derived numbers that older results lack
-STATED_BY_SITE = {"site"}  # no trace shows it
 MARK_S = 2e-6  # marks have six decimals
 
 
@@ -66,7 +63,7 @@ def _problems(result: Path) -> Iterator[str]:
     if stored.get("serving"):
         yield from request_problems(stored, result.parent)
     for key in sorted(stored.keys() | again.keys()):
-        yield from _differences(stored.get(key), again.get(key), key)
+        yield from differences(stored.get(key), again.get(key), key)
 
 
 def _again(run: Record, folder: Path) -> tuple[Json, list[str]]:
@@ -135,7 +132,7 @@ def derived_otherwise(recorded: Json, where: str) -> Iterator[str]:
     derived = as_json(derive(Record.of(recorded)))
     for key, value in recorded.items():
         yield from (
-            f"{where}{difference}" for difference in _differences(value, _with_keys_of(value, derived[key]), key)
+            f"{where}{difference}" for difference in differences(value, _with_keys_of(value, derived[key]), key)
         )
 
 
@@ -146,18 +143,3 @@ def _with_keys_of(stored: Any, derived: Any) -> Any:
     if isinstance(stored, list) and isinstance(derived, list) and len(stored) == len(derived):
         return [_with_keys_of(*both) for both in zip(stored, derived, strict=True)]
     return derived
-
-
-def _differences(stored: Any, again: Any, name: str) -> Iterator[str]:
-    if isinstance(stored, dict) and isinstance(again, dict):
-        not_stored = NEWER - stored.keys()
-        for key in sorted((stored.keys() | again.keys()) - STATED_BY_SITE - not_stored):
-            yield from _differences(stored.get(key), again.get(key), f"{name}.{key}")
-    elif isinstance(stored, list) and isinstance(again, list) and len(stored) == len(again):
-        for index, (value, other) in enumerate(zip(stored, again, strict=True)):
-            yield from _differences(value, other, f"{name}[{index}]")
-    elif isinstance(stored, float) and isinstance(again, float):
-        if not math.isclose(stored, again, rel_tol=TOLERANCE):
-            yield f"{name} is stored as {stored:.10g}, but its origin gives {again:.10g}"
-    elif stored != again or isinstance(stored, bool) != isinstance(again, bool):
-        yield f"{name} is stored as {stored!r}, but its origin gives {again!r}"

@@ -6,14 +6,13 @@ Standard library alone, as a job writes it.
 from __future__ import annotations
 
 import re
-import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from jpwr.process.whole_file import write_whole
+from record.derived import median_of_all
 from record.model import Record
-from record.part import Part
 from results.find.folders import runs_of
 from results.find.records import RESULT_NAME, read_record
 
@@ -40,10 +39,13 @@ def row_of(records: Sequence[Record]) -> dict[str, Any]:
     if len(sources) > 1 or len(energies) < len(good):
         energies = []
     figures = {
-        "per_s": _median([record.metrics for record in good], f"{first.work_unit}_per_s"),
-        "power_w": _median(energies, "avg_power_w"),
-        "per_wh": _median(energies, f"{first.work_unit}_per_wh"),
+        "per_s": median_of_all([record.metrics.number(f"{first.work_unit}_per_s") for record in good]),
+        "power_w": median_of_all([energy.number("avg_power_w") for energy in energies]),
+        "per_wh": median_of_all([energy.number(f"{first.work_unit}_per_wh") for energy in energies]),
     }
+    status = status_of(records)
+    if status == "ok" and any(record.metrics.comparable is False for record in records):
+        status = "ok, not comparable"
     return {
         "model": first.model,
         "devices": first.layout.num_devices or "",
@@ -51,7 +53,7 @@ def row_of(records: Sequence[Record]) -> dict[str, Any]:
         "work": first.work_unit,
         **{name: _text(value) for name, value in figures.items() if value is not None},
         "power_source": " and ".join(sorted(sources)),
-        "status": _status(records, len(good)),
+        "status": status,
     }
 
 
@@ -59,14 +61,8 @@ def _text(value: float) -> str:
     return f"{value:.1f}" if value >= 100 else f"{value:.4g}"
 
 
-def _median(parts: Sequence[Part], name: str) -> float | None:
-    """Return the median of a number that all runs have; None otherwise."""
-    values = [value for part in parts if (value := part.number(name)) is not None]
-    return statistics.median(values) if parts and len(values) == len(parts) else None
-
-
-def _status(records: Sequence[Record], good: int) -> str:
-    bad = " and ".join(dict.fromkeys(record.status for record in records if not record.is_good))
-    if bad:
-        return f"{len(records) - good} of {len(records)} {bad}" if good else bad
-    return "ok, not comparable" if any(record.metrics.comparable is False for record in records) else "ok"
+def status_of(records: Sequence[Record]) -> str:
+    """Return the outcome of a point's runs, as text."""
+    bad = [str(record.status) for record in records if not record.is_good]
+    words = " and ".join(dict.fromkeys(bad)) or "ok"
+    return f"{len(bad)} of {len(records)} {words}" if 0 < len(bad) < len(records) else words

@@ -10,6 +10,7 @@ from typing import Any
 from jpwr.channel import ChannelInfo
 from jpwr.process.device_ids import same_ids
 from jpwr.trace.trace import Series, Trace
+from record.model import Channel
 
 # The energy of a run is that of the first scope that was measured, the narrowest.
 SCOPES = ("device", "module", "cpu", "node", "supply")
@@ -83,14 +84,14 @@ def _method(info: ChannelInfo) -> str:
     return method if colon else ""
 
 
-def sensor(meta: Mapping[str, Any], hostname: str, info: ChannelInfo) -> tuple[str, str]:
-    """Return a key that two traces of the same sensor share, by a trace's facts and the node that it is of.
+def sensor(meta: Mapping[str, Any], channel: Channel) -> tuple[str, str]:
+    """Return a key that two traces of the same sensor share, by a trace's facts and its channel.
 
     A host name belongs to a container, a device address to a node; hence the node's boot ID.
     """
-    if info.scope.value == "supply" and info.device_id:
-        return "", info.device_id
-    return meta.get("boot_id") or hostname, info.device_id or info.name
+    if channel.scope == "supply" and channel.device_id:
+        return "", channel.device_id
+    return meta.get("boot_id") or channel.hostname, channel.device_id or channel.name
 
 
 def twins(trace: Trace) -> set[ChannelInfo]:

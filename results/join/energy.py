@@ -23,22 +23,25 @@ def energy_of(record: Record, traces: Sequence[TraceSums], kind: str) -> Energy:
     """Return the energy of the devices that trained, over the windows of one kind, without the numbers of `derive`.
 
     Energy in watt-hours, power in watts, both summed over all devices. Raises EnergyError if a node has no trace of its
-    window, or a device has no channel.
+    window, or a device has no channel; raises the JpwrError of a trace that does not give its sums.
     """
     nodes, counted = list[NodeSums](), dict[tuple[str, str], str]()
     for hostname, windows in windows_of(record, kind).items():
         trace = of_node(windows[0], traces, lambda one: one.meta)
         if trace is None:
             raise EnergyError(f"node {hostname} has no power trace of the boot that it trained under")
-        nodes.append(trace.node(hostname, kind))
-        for info in nodes[-1].chosen:
-            other = counted.setdefault(sensor(trace.meta, hostname, info), hostname)
-            if other != hostname and not info.estimated:
-                raise EnergyError(f"channel {info.name} is one sensor, but counts for {other} and for {hostname}")
+        node = trace.nodes[hostname, kind]
+        if isinstance(node, Exception):
+            raise node
+        nodes.append(node)
+        for channel in node.channels:
+            other = counted.setdefault(sensor(trace.meta, channel), hostname)
+            if other != hostname and not channel.estimated:
+                raise EnergyError(f"channel {channel.name} is one sensor, but counts for {other} and for {hostname}")
     if not nodes:
         raise EnergyError(f"the record has no {kind} window")
     if len({node.scope for node in nodes}) > 1:
-        scopes = ", ".join(f"{node.scope} on {node.hostname}" for node in nodes)
+        scopes = ", ".join(f"{node.scope} on {node.channels[0].hostname}" for node in nodes)
         raise EnergyError(f"the nodes were measured at different scopes, whose energies must not be added: {scopes}")
     channels = [channel for node in nodes for channel in node.channels]
     for channel in channels:
@@ -49,7 +52,6 @@ def energy_of(record: Record, traces: Sequence[TraceSums], kind: str) -> Energy:
         energy_wh=_sum(channels, "energy_wh"),
         power_kind="measured",
         power_scope=nodes[0].scope,
-        window_s=duration_s,
         sampling_interval_s=traces[0].meta.get("interval_s"),
         jpwr_version=traces[0].meta.get("jpwr_version"),
         channels=channels,

@@ -18,7 +18,7 @@ from record.part import changed
 from record.parts import JOULES_PER_WH
 from record.values import count
 from results.join.channels import IDENTIFIED, EnergyError
-from results.join.nodes import MIN_COVERED
+from results.join.nodes import MIN_COVERED, header_of
 
 TOKENS = {"prefill": ("read", "input_tokens"), "decode": ("written", "measured_tokens")}  # by role
 
@@ -29,15 +29,19 @@ def with_hosts(run: Record, paths: Sequence[Path]) -> Record:
     Raises EnergyError for a node without a trace or with several, for a clock whose error is unknown, and for another
     number of devices than was asked for.
     """
-    headers = []
-    for path in paths:
-        with open_trace(path) as reader:
-            headers.append(reader)  # its rows are not read
+    headers = list(map(header_of, paths))
     asked, hosts = run.layout.num_devices or 0, hosts_of(run.option("run.hosts"))
     [window] = run.windows
     windows, devices = list[Window](), list[Device]()
     for host in hosts:
-        header = _header_of(host, headers)
+        own = [header for header in headers if header.meta.get("hostname") == host]
+        if len(own) != 1:
+            known = ", ".join(sorted({str(header.meta.get("hostname")) for header in headers})) or "no node"
+            raise EnergyError(
+                f"--hosts names {host}, which has {count(len(own), 'power trace')}, and there are those of {known}: "
+                "run jpwr once on each node of the server"
+            )
+        [header] = own
         windows.append(_window_of(host, window, header, run.serving.clock_error_s))
         used = {} if run.option("compute.device") == "cpu" else _devices_of(header)
         for one, name in [*used.items()] or [("", "processor")] * (asked // len(hosts)):
@@ -48,17 +52,6 @@ def with_hosts(run: Record, paths: Sequence[Path]) -> Record:
             f"{len(devices)}: give the number of the server's devices, and let its nodes have no others"
         )
     return changed(run, windows=windows, devices=devices)
-
-
-def _header_of(host: str, headers: Sequence[open_trace]) -> open_trace:
-    mine = [one for one in headers if one.meta.get("hostname") == host]
-    if len(mine) != 1:
-        known = ", ".join(sorted({str(one.meta.get("hostname")) for one in headers})) or "no node"
-        raise EnergyError(
-            f"--hosts names {host}, which has {count(len(mine), 'power trace')}, and there are those of {known}: run "
-            "jpwr once on each node of the server"
-        )
-    return mine[0]
 
 
 def _window_of(host: str, window: Window, header: open_trace, error_s: float | None) -> Window:

@@ -18,6 +18,7 @@ from record.checks.energy import scope_conflict
 from record.derivation import ENERGIES, derived_energy
 from record.model import Energy, Numbers, Record, Window
 from record.part import changed
+from record.values import grouped
 from results.files.systems import system_of
 from results.files.workloads import short_batch_text
 from results.find.records import RecordError
@@ -113,7 +114,8 @@ def with_meter(records: Sequence[Record], meter: Meter) -> tuple[list[Record], l
 
 def _metered(record: Record, meter: Meter) -> Record:
     """Return a record with the meter's energies, whose uncertainty includes an error of the meter's clock."""
-    traces = _traces(record, meter)
+    nodes = sorted(grouped(record.windows, lambda window: window.hostname).items())
+    traces = [_trace(record, windows, meter) for _, windows in nodes]
     clock_s = [CLOCK_S + (window.number("clock_error_s") or 0.0) for window in record.windows]
     windows = [changed(window, clock_error_s=off_s) for window, off_s in zip(record.windows, clock_s, strict=True)]
     timed = changed(record, windows=windows)
@@ -155,39 +157,27 @@ def _name(record: Record) -> str:
     return f"{record.system}, {record.model}, {batch}"
 
 
-def _traces(record: Record, meter: Meter) -> list[Trace]:
-    """Return the meter's readings of each node as a trace on that node's clock; raises EnergyError without any."""
-    hosts = {window.hostname for window in record.windows}
-    traces = []
-    for hostname in sorted(hosts):
-        names = (hostname, hostname.partition(".")[0], ONLY_NODE)
-        node = next((name for name in names if name in meter.readings), None)
-        if node is None:
-            raise EnergyError(f"it has no readings of node {hostname}")
-        if node == ONLY_NODE and len(hosts) > 1:
-            raise EnergyError(f"the run had {len(hosts)} nodes, but the column '{NODE}' is missing")
-        windows = [window for window in record.windows if window.hostname == hostname]
-        traces.append(_trace(record, windows, meter, node))
-    return traces
-
-
-def _trace(record: Record, windows: Sequence[Window], meter: Meter, node: str) -> Trace:
+def _trace(record: Record, windows: Sequence[Window], meter: Meter) -> Trace:
+    """Return the meter's readings of a node as a trace on that node's clock; raises EnergyError without any."""
     hostname, offset_s = windows[0].hostname, _offset_s(windows)
+    names = (hostname, hostname.partition(".")[0], ONLY_NODE)
+    node = next((name for name in names if name in meter.readings), None)
+    if node is None:
+        raise EnergyError(f"it has no readings of node {hostname}")
+    hosts = {window.hostname for window in record.windows}
+    if node == ONLY_NODE and len(hosts) > 1:
+        raise EnergyError(f"the run had {len(hosts)} nodes, but the column '{NODE}' is missing")
     command_s = _command_of(record, windows)
     edges_s = [edge_s for window in windows for edge_s in (window.start_s, window.end_s)] + list(command_s)
     first_s, last_s = min(edges_s) + offset_s, max(edges_s) + offset_s
-    readings = meter.readings[node]
-    begin, end = bisect_left(readings, (first_s - MARGIN_S,)), bisect_right(readings, (last_s + MARGIN_S, math.inf))
-    times_s = [time_s for time_s, _ in readings[begin:end]]
-    if not times_s:
+    every = meter.readings[node]
+    begin, end = bisect_left(every, (first_s - MARGIN_S,)), bisect_right(every, (last_s + MARGIN_S, math.inf))
+    if not (readings := every[begin:end]):
         raise EnergyError(f"it has no reading from {_moment(first_s)} to {_moment(last_s)}")
     least_w, most_w = bounds_w(ChannelInfo(METER, Scope.SUPPLY, ""))
-    power_w = [
-        watts if least_w <= watts <= most_w and watts not in NO_POWER_W else math.nan
-        for _, watts in readings[begin:end]
-    ]
+    power_w = [watts if least_w <= watts <= most_w and watts not in NO_POWER_W else math.nan for _, watts in readings]
     lacks = "reported 0 W, or a mark for a missing power, all the time" if all(map(math.isnan, power_w)) else ""
-    block, step_s = system_of(record.system), usual_step_s(times_s)
+    block, step_s = system_of(record.system), usual_step_s([time_s for time_s, _ in readings])
     info = ChannelInfo(
         METER,
         Scope.SUPPLY,
@@ -199,7 +189,7 @@ def _trace(record: Record, windows: Sequence[Window], meter: Meter, node: str) -
         resolution_w=(block and block.meter_resolution_w) or 0.0,
     )
     trace = Trace([info], {"hostname": hostname, "boot_id": windows[0].boot_id})
-    for time_s, watts in zip(times_s, power_w, strict=True):
+    for (time_s, _), watts in zip(readings, power_w, strict=True):
         trace.append(time_s - offset_s, [watts], [None])
     for word, time_s in zip(("started", "ended"), command_s, strict=False):
         trace.event(f"command_{word}", time_s)

@@ -37,10 +37,8 @@ MIN_COVERED = 0.95  # of the window, between a channel's first and last reading
 class NodeSums(NamedTuple):
     """Sums over one node's windows of one kind."""
 
-    hostname: str
     duration_s: float
-    chosen: list[ChannelInfo]  # channels that count
-    channels: list[Channel]  # the record's entries for them
+    channels: list[Channel]  # the record's entries for the channels that count
     by_scope_j: dict[str, list[float]]  # energies of all channels of one method, whether they count or not
     notes: list[str]
     busy_w: tuple[float, float]  # mean powers: from the first window to the last, and the highest over any equal time
@@ -50,7 +48,7 @@ class NodeSums(NamedTuple):
     @property
     def scope(self) -> str:
         """The scope of the channels that count, and that of memory next to it."""
-        return "+".join(sorted({info.scope.value for info in self.chosen}))
+        return "+".join(sorted({channel.scope for channel in self.channels}))
 
 
 class TraceSums(NamedTuple):
@@ -59,14 +57,7 @@ class TraceSums(NamedTuple):
     meta: dict[str, Any]
     channels: list[ChannelInfo]
     marks: list[Region]  # of windows
-    nodes: dict[tuple[str, str], NodeSums | Exception]  # by host name and kind of window
-
-    def node(self, hostname: str, kind: str) -> NodeSums:
-        """Return the sums of a node; raises EnergyError or JpwrError if its trace does not give them."""
-        sums = self.nodes[hostname, kind]
-        if isinstance(sums, Exception):
-            raise sums
-        return sums
+    nodes: dict[tuple[str, str], NodeSums | Exception]  # by host name and kind of window; or why there are none
 
 
 def read_sums(folder: Path, record: Record) -> list[TraceSums]:
@@ -75,7 +66,8 @@ def read_sums(folder: Path, record: Record) -> list[TraceSums]:
     Each core reads one trace at a time. Raises TraceError.
     """
     paths = sorted(folder.glob(TRACES))
-    work = list(zip(paths, _nodes_of_traces(record, list(map(_meta, paths))), strict=True))
+    nodes = _nodes_of_traces(record, [header_of(path).meta for path in paths])
+    work = list(zip(paths, nodes, strict=True))
     return list(for_each(lambda one: _sums(record, read_trace(one[0]), one[1]), work))
 
 
@@ -85,19 +77,19 @@ def sums_of(record: Record, traces: Sequence[Trace]) -> list[TraceSums]:
     return [_sums(record, trace, own) for trace, own in zip(traces, nodes, strict=True)]
 
 
-def _meta(path: Path) -> dict[str, Any]:
+def header_of(path: Path) -> open_trace:
+    """Return a trace with its facts and channels, and without its rows."""
     with open_trace(path) as reader:
-        return reader.meta
+        return reader
 
 
 def _nodes_of_traces(record: Record, metas: Sequence[Mapping[str, Any]]) -> list[list[tuple[str, str]]]:
     """Return the host names and kinds of windows that belong to each trace."""
     nodes: list[list[tuple[str, str]]] = [[] for _ in metas]
-    numbered = list(enumerate(metas))
     for kind in {window.kind for window in record.windows}:
         for hostname, windows in windows_of(record, kind).items():
-            if trace := of_node(windows[0], numbered, lambda one: one[1]):
-                nodes[trace[0]].append((hostname, kind))
+            if (trace := of_node(windows[0], range(len(metas)), lambda number: metas[number])) is not None:
+                nodes[trace].append((hostname, kind))
     return nodes
 
 
@@ -128,9 +120,7 @@ def _node_sums(record: Record, hostname: str, kind: str, trace: Trace, curves: S
     # Steps repeat the same work, and not what precedes or follows them, such as checkpoints or a server's start.
     of_steps = [one for steps in KINDS for one in windows_of(record, steps).get(hostname, [])]
     return NodeSums(
-        hostname,
         total_s(windows),
-        list(chosen),
         [_channel(trace, windows, curve, estimates[curve.info]) for curve in counted],
         _by_scope_j(estimates, chosen),
         list(_notes(record, hostname, trace, chosen, device_ids)),

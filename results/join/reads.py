@@ -9,12 +9,11 @@ import json
 import math
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ioprof.counts import SIZE_CLASSES, Profile
+from ioprof.counts import SIZE_CLASSES, Profile, Stretch
 from ioprof.folder import load
 from ioprof.summary import Sum, by_file, over_time, reading_s, stretches, total
 from jpwr.errors import JpwrError
@@ -28,40 +27,15 @@ TIMES_NAME = "record.regions.json"
 WAITING = "IO"  # the region in which a step waits for its input
 KEPT = 20  # files with the most bytes
 DIGITS = 6  # decimals of the times of parts
-Sizes = defaultdict[str, float]
 Times = list[tuple[float, float, str]]  # begin, end and name of periods that do not overlap, in the order of time
 
 
-@dataclass
-class WindowSums:
-    """Reads in the windows of one kind, over all nodes."""
+class InWindows(NamedTuple):
+    """Reads in the windows of one kind, over all nodes, and their bytes by file."""
 
-    bytes: float = 0.0
-    reads: float = 0.0
-    read_s: float = 0.0  # over all threads
-    reading_s: float = 0.0  # in which any thread read, on the node where that took longest
-    by_region: Sizes = field(default_factory=lambda: defaultdict(float))  # bytes read while the host was in the region
-    files: Sizes = field(default_factory=lambda: defaultdict(float))
-    files_waited_for: Sizes = field(default_factory=lambda: defaultdict(float))  # bytes read while a step waited
-
-    def add(self, windows: Times, profile: Profile, ranks: Sequence[Times]) -> None:
-        """Add the reads of one node in its windows, by the regions that its ranks were in meanwhile."""
-        parts = []
-        for process in profile.processes:
-            for stretch in process.stretches:
-                path = process.files[stretch.file].path
-                for _, begin_s, end_s, share in shares(windows, stretch.begin_s, stretch.end_s):
-                    size = stretch.bytes * share
-                    parts.append(stretch._replace(begin_s=begin_s, end_s=end_s, busy_s=stretch.busy_s * share))
-                    self.bytes += size
-                    self.reads += stretch.reads * share
-                    self.read_s += stretch.busy_s * share
-                    self.files[path] += size
-                    for name, _, _, part_share in (one for rank in ranks for one in shares(rank, begin_s, end_s)):
-                        self.by_region[name] += size * part_share / len(ranks)
-                        if name == WAITING:
-                            self.files_waited_for[path] += size * part_share / len(ranks)
-        self.reading_s = max(self.reading_s, reading_s(parts))
+    reads: WindowReads
+    files: Mapping[str, float]
+    waited_for: Mapping[str, float]  # while a step waited
 
 
 def shares(times: Times, begin_s: float, end_s: float) -> Iterator[tuple[str, float, float, float]]:
@@ -87,14 +61,15 @@ def reads_of(record: Record, folder: Path) -> JobReads | None:
     by_kind = {kind: _in_windows(record, kind, profiles, ranks) for kind in KINDS if windows_of(record, kind)}
     files = by_file(*profiles)
     in_windows = {path for sums in by_kind.values() for path in sums.files}
-    ranked = next((sums for kind in reversed(KINDS) if (sums := by_kind.get(kind)) and sums.reads), WindowSums())
-    first = sorted(files, key=lambda path: (-ranked.files.get(path, 0.0), -files[path].bytes, path))[:KEPT]
+    read = [by_kind[kind] for kind in reversed(KINDS) if kind in by_kind and by_kind[kind].files]
+    sizes, waited_for = (read[0].files, read[0].waited_for) if read else ({}, {})
+    first = sorted(files, key=lambda path: (-sizes.get(path, 0.0), -files[path].bytes, path))[:KEPT]
     kept = [
         FileReads(
             path=_printable(path),
             **_counts(files[path]),
-            window_bytes=round(ranked.files.get(path, 0.0)),
-            waited_for_bytes=round(ranked.files_waited_for.get(path, 0.0)),
+            window_bytes=round(sizes.get(path, 0.0)),
+            waited_for_bytes=round(waited_for.get(path, 0.0)),
         )
         for path in first
     ]
@@ -102,21 +77,48 @@ def reads_of(record: Record, folder: Path) -> JobReads | None:
         **_coverage(profiles),
         job=Reads(**_counts(total(files.values()))),
         data=Reads(**_counts(total(files[path] for path in in_windows))),
-        windows={kind: _window(sums) for kind, sums in by_kind.items()},
+        windows={kind: sums.reads for kind, sums in by_kind.items()},
         files=kept,
         over_time=list(map(_over_time, profiles)),
     )
     return changed(reads, source=profiles[0].about.get("source"))
 
 
-def _in_windows(record: Record, kind: str, profiles: Sequence[Profile], ranks: Sequence[dict[str, Any]]) -> WindowSums:
-    sums = WindowSums()
+def _in_windows(record: Record, kind: str, profiles: Sequence[Profile], ranks: Sequence[dict[str, Any]]) -> InWindows:
+    """Return the reads of each node in its windows, by the regions that its ranks were in meanwhile."""
+    files, waited_for, by_region = (defaultdict[str, float](float) for _ in range(3))
+    reads = read_s = longest_s = 0.0
     for hostname, windows in windows_of(record, kind).items():
-        if profile := of_node(windows[0], profiles, lambda one: one.about):
-            node = hostname, windows[0].boot_id
-            of_ranks = [rank[kind] for rank in ranks if rank["node"] == node]
-            sums.add(sorted((window.start_s, window.end_s, kind) for window in windows), profile, of_ranks)
-    return sums
+        profile = of_node(windows[0], profiles, lambda one: one.about)
+        of_ranks = [rank[kind] for rank in ranks if rank["node"] == (hostname, windows[0].boot_id)]
+        times, parts = sorted((window.start_s, window.end_s, kind) for window in windows), list[Stretch]()
+        for path, stretch in _stretches(profile) if profile else ():
+            for _, begin_s, end_s, share in shares(times, stretch.begin_s, stretch.end_s):
+                size, busy_s = stretch.bytes * share, stretch.busy_s * share
+                parts.append(stretch._replace(begin_s=begin_s, end_s=end_s, busy_s=busy_s))
+                files[path] += size
+                reads += stretch.reads * share
+                read_s += busy_s
+                for name, _, _, part_share in (one for rank in of_ranks for one in shares(rank, begin_s, end_s)):
+                    by_region[name] += size * part_share / len(of_ranks)
+                    if name == WAITING:
+                        waited_for[path] += size * part_share / len(of_ranks)
+        longest_s = max(longest_s, reading_s(parts))
+    in_windows = WindowReads(
+        files=len(files),
+        bytes=round(math.fsum(files.values())),
+        reads=round(reads),
+        read_s=read_s,
+        reading_s=longest_s,
+        by_region={name: round(size) for name, size in sorted(by_region.items())},
+    )
+    return InWindows(in_windows, files, waited_for)
+
+
+def _stretches(profile: Profile) -> Iterator[tuple[str, Stretch]]:
+    """Yield each stretch of reads with the path of its file."""
+    for process in profile.processes:
+        yield from ((process.files[stretch.file].path, stretch) for stretch in process.stretches)
 
 
 def _ranks(folder: Path) -> list[dict[str, Any]]:
@@ -156,17 +158,6 @@ def _coverage(profiles: Sequence[Profile]) -> dict[str, Any]:
         "lost_opens": sum(process.lost_files for process in processes) + sum(one.without_room for one in profiles),
         "lost_stretches": sum(process.lost_stretches for process in processes),
     }
-
-
-def _window(sums: WindowSums) -> WindowReads:
-    return WindowReads(
-        files=len(sums.files),
-        bytes=round(sums.bytes),
-        reads=round(sums.reads),
-        read_s=sums.read_s,
-        reading_s=sums.reading_s,
-        by_region={name: round(size) for name, size in sorted(sums.by_region.items())},
-    )
 
 
 def _counts(sums: Sum) -> dict[str, Any]:

@@ -8,22 +8,26 @@ import math
 import statistics
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from record.answers import facts_of
+from record.checks.run import differs
 from record.conversations import NAMES, are_conversations, figures_of, idle_until_s
 from record.demand import MADE, SLOS, Lengths, Slo, arrivals_s, lengths_of, made_trace
 from record.model import Json, Record
-from record.part import as_json, is_number
+from record.part import as_json
 from record.perplexity import reference_of
 from record.served import Request, Window, metrics_of, read_request, rounded_s
 from record.served_rules import faults, late_client, miscounted, remarks, unconfirmed
 
 REQUESTS_NAME = "record.requests.jsonl.gz"
 MOST_BYTES = 1 << 30  # of a file of requests, unpacked: ten million arrivals take a tenth
+NEWER = {"tflop_per_j"}  # derived numbers that older results lack
+STATED_BY_SITE = {"site"}  # no trace shows it
+ORIGIN = "the file of requests"
 TOLERANCE = 1e-9  # relative, of a number that is computed again
 ROUNDED_S = 2e-6  # of the difference of two times
 DAMAGED = (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError, ArithmeticError)  # reading such a file
@@ -46,7 +50,7 @@ def request_problems(record: Json, folder: Path) -> Iterator[str]:
 def _problems(run: Record, requests: Sequence[Json], end: Json) -> Iterator[str]:
     """Compare a record with its requests, and with the last line of their file."""
     stored, serving = vars(run.metrics), vars(run.serving)
-    yield from _differs("serving.requests_format", serving.get("requests_format"), REQUESTS_NAME, end.get("format"))
+    yield from differs("serving.requests_format", serving.get("requests_format"), REQUESTS_NAME, end.get("format"))
     if "format" not in end:
         return
     if end["requests"] != len(requests):
@@ -55,7 +59,7 @@ def _problems(run: Record, requests: Sequence[Json], end: Json) -> Iterator[str]
         yield f"it is stored as ok, but its requests end as {end['status']}: {end['error']}"
     source = serving.get("slo_source", "")
     slo = SLOS.get(run.option("load.slo") or "") or Slo(stored["slo_ttft_s"], stored["slo_tpot_s"], source)
-    yield from _differs("serving.slo_source", source, "its load", slo.source)
+    yield from differs("serving.slo_source", source, "its load", slo.source)
     streams = run.option("load.concurrency") or run.layout.global_batch_size or 0
     measured, *_ = (one for one in run.windows if one.kind == "measured")  # the same on each of the server's nodes
     length_s, rate_per_s = rounded_s(measured.duration_s), run.option("load.rate_per_s") or 0.0
@@ -63,9 +67,9 @@ def _problems(run: Record, requests: Sequence[Json], end: Json) -> Iterator[str]
     yield from _not_as_asked(window, run)
     yield from _left_out(window, int(run.metrics.number("client_processes") or 1))
     again = metrics_of(window, slo) | figures_of(window)
-    yield from _differences("metrics", {key: stored[key] for key in stored.keys() & {*again, *NAMES}}, again)
+    yield from differences({key: stored[key] for key in stored.keys() & {*again, *NAMES}}, again, "metrics", ORIGIN)
     facts = facts_of(end.get("answers") or {})
-    yield from _differences("serving.answers", run.serving.answers, facts)
+    yield from differences(run.serving.answers, facts, "serving.answers", ORIGIN)
     yield from _other_answers(run, facts)
     speculation = as_json(run.serving.speculation) or {}
     findings = [*remarks(window, stored | again, facts, speculation), *late_client(window, stored | again)]
@@ -73,7 +77,7 @@ def _problems(run: Record, requests: Sequence[Json], end: Json) -> Iterator[str]
     # A miscount follows from the server's own counter. When that was read, and whether it counts tokens or whole
     # requests, is not recorded.
     counted, was_miscounted = run.metrics.number("server_tokens"), kinds.pop("miscounted", None) is not None
-    yield from _differences("serving.findings", kinds, {one.kind: one.as_data() for one in findings})
+    yield from differences(kinds, {one.kind: one.as_data() for one in findings}, "serving.findings", ORIGIN)
     is_confirmed = counted is not None and not was_miscounted
     is_confirmed &= None in [miscounted(window, counted, 0.0, each) for each in (True, False) if counted]
     yield from (
@@ -93,7 +97,7 @@ def _not_as_asked(window: Window, run: Record) -> Iterator[str]:
     trace, seed, lengths = run.option("load.trace"), run.option("load.seed"), _lengths(run)
     if lengths:
         each = round(statistics.fmean(output for _, output in lengths))
-        yield from _differs("layout.work_per_sample", run.layout.work_per_sample, "its load", each)
+        yield from differs("layout.work_per_sample", run.layout.work_per_sample, "its load", each)
     if bool(trace) != are_conversations(window):
         yield f"its load is {'' if trace else 'not '}of conversations, and its requests are others"
     conversations = made_trace(trace, seed)[1] if trace in MADE and isinstance(seed, int) else []
@@ -136,7 +140,7 @@ def _other_answers(run: Record, again: Json) -> Iterator[str]:
         yield f"{REQUESTS_NAME} has no answers of its load to requests that were asked again"
     if run.option("answers.questions_file"):
         reference = again.get("reference", 0)
-        yield from _differs("config.answers.reference", run.option("answers.reference"), REQUESTS_NAME, reference)
+        yield from differs("config.answers.reference", run.option("answers.reference"), REQUESTS_NAME, reference)
     has_weights = any(run.option(f"serve.{name}") for name in ("url", "model_path", "real_weights"))
     if run.serving.speculation or not (has_weights and run.option("answers.perplexity")):
         return
@@ -144,7 +148,7 @@ def _other_answers(run: Record, again: Json) -> Iterator[str]:
         yield f"its options ask for a perplexity, and {REQUESTS_NAME} has no text"
     elif "perplexity" in again:
         reference = reference_of(run.model, run.precision, run.option("answers.perplexity_reference") or 0.0)
-        yield from _differs("its reference", again.get("perplexity_reference"), "config.answers", reference)
+        yield from differs("its reference", again.get("perplexity_reference"), "config.answers", reference)
 
 
 def _left_out(window: Window, processes: int) -> Iterator[str]:
@@ -176,19 +180,20 @@ def _idle_s(window: Window) -> float:
     return max(*idle_s, *(window.end_s - time_s for time_s in ended_s), 0.0)
 
 
-def _differences(where: str, stored: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[str]:
-    for name in sorted(stored.keys() | again.keys()):
-        own, other = stored.get(name), again.get(name)
-        if not _alike(own, other):
-            yield f"{where}.{name} is stored as {own!r}, but the file of requests gives {other!r}"
-
-
-def _alike(stored: Any, again: Any) -> bool:
+def differences(stored: Any, again: Any, name: str, origin: str = "its origin") -> Iterator[str]:
+    """Yield each stored value, below a name, that is not as its origin gives it again."""
     if isinstance(stored, dict) and isinstance(again, dict):
-        return stored.keys() == again.keys() and all(_alike(value, again[key]) for key, value in stored.items())
-    if is_number(stored) and is_number(again):
-        return math.isclose(stored, again, rel_tol=TOLERANCE)
-    return bool(stored == again)
+        not_stored = NEWER - stored.keys()
+        for key in sorted((stored.keys() | again.keys()) - STATED_BY_SITE - not_stored):
+            yield from differences(stored.get(key), again.get(key), f"{name}.{key}", origin)
+    elif isinstance(stored, list) and isinstance(again, list) and len(stored) == len(again):
+        for index, (value, other) in enumerate(zip(stored, again, strict=True)):
+            yield from differences(value, other, f"{name}[{index}]", origin)
+    elif isinstance(stored, float) and isinstance(again, float):
+        if not math.isclose(stored, again, rel_tol=TOLERANCE):
+            yield f"{name} is stored as {stored:.10g}, but {origin} gives {again:.10g}"
+    elif stored != again or isinstance(stored, bool) != isinstance(again, bool):
+        yield f"{name} is stored as {stored!r}, but {origin} gives {again!r}"
 
 
 def _read(path: Path) -> list[Json]:
@@ -197,9 +202,3 @@ def _read(path: Path) -> list[Json]:
     if len(content) > MOST_BYTES:
         raise ValueError(f"it is longer than {MOST_BYTES} bytes")
     return [json.loads(line) for line in content.splitlines()]
-
-
-def _differs(name: str, stored: Any, origin: str, value: Any) -> Iterator[str]:
-    """Yield a sentence if a stored value is not that of its origin."""
-    if value != stored:
-        yield f"{name} is stored as {stored!r}, but {origin} has {value!r}"

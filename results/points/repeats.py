@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from itertools import islice
 from typing import Any, NamedTuple
 
+from jpwr.intervals import BOUND
+from record.derivation import ENERGIES, limits_of_all
 from record.findings import Finding, finding
+from record.parts import sensor_channels
 from record.values import energy_source, grouped, sort_key, value_at
 from results.find.records import Record
 from results.points.estimate import Estimate, Interval, Part, of_runs, trimmed_mean
 from results.points.facts import Point, as_key, differences, facts_of
 from results.points.judged import job_of, why_wrong
-from results.points.sensors import accuracy_error, sampling_error, sensor_models
+from results.points.sensors import sampling_error, sensor_models
 
 # Criteria for steps that are not in steady state.
 FEWEST_STEPS = 12  # with fewer, a shift may be chance
@@ -22,11 +24,25 @@ SHIFT = 0.03  # relative change of the median step time
 SHIFT_P_VALUE = 0.005  # just above the smallest p-value that 4 of 12 steps can reach
 OUTLIER = 1.5  # times the median step time
 OUTLIER_COST = 0.01  # of the time of all steps
-ENERGIES = ("energy", "energy_effective")
 # MLPerf's training rules: of the runs to a loss, the fastest and the slowest are left out, and one may miss the loss.
 TO_LOSS = "_to_loss"  # in the path of a value that a training took to its loss
 FEWEST_TRIMMED = 3  # runs: with fewer, none is left out
 MOST_MISSED = 1
+
+
+class OperatingLimits(NamedTuple):
+    """Limits of each device in watts and MHz; None: not known, or devices have different ones."""
+
+    power_w: float | None
+    clock_mhz: float | None
+
+    def __str__(self) -> str:
+        known = [f"{value:g} {unit}" for value, unit in zip(self, ("W", "MHz"), strict=True) if value]
+        return ", ".join(known) or "no known limit"
+
+    def are(self, *wanted: float | None) -> bool:
+        """Return whether they are a power limit in watts and a clock limit in MHz, of which None names none."""
+        return all(name in (None, limit) for name, limit in zip(wanted, self, strict=True))
 
 
 class PointResults(NamedTuple):
@@ -42,6 +58,12 @@ class PointResults(NamedTuple):
     def any(self) -> Record:
         """One of the records, a good one if there is any."""
         return (self.good or self.bad)[0]
+
+    @property
+    def limits(self) -> OperatingLimits:
+        """Limits of the devices; no power limit if that varied."""
+        limits = limits_of_all(sensor_channels(self.any))
+        return OperatingLimits(limits["power_limit_w"], limits["clock_limit_mhz"])
 
     @property
     def missed(self) -> int:
@@ -111,8 +133,9 @@ class PointResults(NamedTuple):
         parts = [Part(max(sampling_error(record, energy) for record in self.good))]
         if with_accuracy:
             sign = -1 if path.endswith(("_per_wh", "_per_j", "_per_kw")) else 1
-            accuracy = max(accuracy_error(record, energy) for record in self.good)
-            parts.append(Part(sign * accuracy, source=self.sensors(path)))
+            energies = [values for record in self.good if (values := record.energy_of(energy))]
+            accuracy = max((values.accuracy or 0.0 for values in energies), default=0.0)
+            parts.append(Part(sign * accuracy / BOUND, source=self.sensors(path)))
         return parts
 
     def over(self, other: PointResults, path: str, with_accuracy: bool = True) -> Estimate | None:
@@ -174,13 +197,12 @@ def by_point(records: Sequence[Record]) -> list[PointResults]:
     failed: dict[Any, PointResults] = {}
     for record in ordered:
         if not record.is_good:
-            alike, facts = _alike(record, at_place.get(_place(record), [])), facts_of(record)
-            if len(alike) == 1:
-                alike[0].bad.append(record)
-            else:
-                results = PointResults(facts.system, facts.point, facts.choices, [], [])
-                key = _place(record), as_key(facts.options), record.precision
-                failed.setdefault(key, results).bad.append(record)
+            place, facts = _place(record), facts_of(record)
+            alike = _alike(record, at_place.get(place, []))
+            if len(alike) != 1:
+                key = place, as_key(facts.options), record.precision
+                alike = [failed.setdefault(key, PointResults(*facts[:3], [], []))]
+            alike[0].bad.append(record)
     return sorted([*points, *failed.values()], key=lambda results: sort_key(results.any))
 
 
@@ -199,45 +221,34 @@ def _alike(record: Record, points: Sequence[PointResults]) -> list[PointResults]
     return [one for one in alike if job and any(job_of(run)[0] == job for run in one.good)] or alike
 
 
-def step_times_s(record: Record) -> list[float]:
-    """Return the known times of the measured steps, in seconds."""
-    return [time_s for time_s in record.step_times_s if time_s]
-
-
-def unsteady(times_s: Sequence[float]) -> list[Finding]:
-    """Return why a run's steps are not in steady state, or too few to check it; empty if they are."""
-    few = [finding("few_steps", steps=len(times_s), wanted=FEWEST_STEPS)] if len(times_s) < FEWEST_STEPS else []
-    return disturbances(times_s) + few
-
-
-def disturbances(times_s: Sequence[float]) -> list[Finding]:
-    """Return the disturbances of the steps of a run.
+def unsteady(step_times_s: Sequence[float | None]) -> list[Finding]:
+    """Return why the steps of a run are not in steady state, or too few to check it; empty if they are.
 
     A shift is a change of the median by more than SHIFT, from before to after a third, a half or two thirds of the
     steps, that chance does not explain (Mann and Whitney's test, at SHIFT_P_VALUE each). Outliers are steps of more
     than OUTLIER medians that cost more than OUTLIER_COST of the time.
     """
-    found = [] if len(times_s) < FEWEST_STEPS else _shifts(times_s)
+    times_s = [time_s for time_s in step_times_s if time_s]
+    is_short = len(times_s) < FEWEST_STEPS
+    found = [] if is_short else _shifts(times_s)
     median = statistics.median(times_s) if times_s else 0.0
     slow = [time_s for time_s in times_s if time_s > OUTLIER * median]
     cost = math.fsum(time_s - median for time_s in slow) / math.fsum(times_s) if slow else 0.0
     if cost > OUTLIER_COST:
         found.append(finding("outliers", slow=len(slow), steps=len(times_s), cost=cost))
-    return found
+    return [*found, finding("few_steps", steps=len(times_s), wanted=FEWEST_STEPS)] if is_short else found
 
 
 def _shifts(times_s: Sequence[float]) -> list[Finding]:
     """Return the largest change of the median that chance does not explain."""
-    steps = len(times_s)
-    changes = {at: _change(times_s[:at], times_s[at:]) for at in (steps // 3, steps // 2, steps - steps // 3)}
-    large = sorted((at for at in changes if abs(changes[at]) > SHIFT), key=lambda at: -abs(changes[at]))
-    if not large:
-        return []
-    from scipy import stats
+    steps, changes = len(times_s), []
+    for first in (steps // 3, steps // 2, steps - steps // 3):
+        change = statistics.median(times_s[first:]) / statistics.median(times_s[:first]) - 1
+        if abs(change) > SHIFT:
+            changes.append((change, first))
+    for change, first in sorted(changes, key=lambda each: -abs(each[0])):
+        from scipy import stats
 
-    likely = (at for at in large if stats.mannwhitneyu(times_s[:at], times_s[at:]).pvalue < SHIFT_P_VALUE)
-    return [finding("shift", change=changes[at], first=at, steps=steps) for at in islice(likely, 1)]
-
-
-def _change(before: Sequence[float], after: Sequence[float]) -> float:
-    return statistics.median(after) / statistics.median(before) - 1
+        if stats.mannwhitneyu(times_s[:first], times_s[first:]).pvalue < SHIFT_P_VALUE:
+            return [finding("shift", change=change, first=first, steps=steps)]
+    return []

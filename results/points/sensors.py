@@ -32,12 +32,6 @@ def sampling_error(record: Record, energy: str = "energy") -> float:
     return math.hypot(random_wh / NORMAL_95, systematic_wh / BOUND) / values.energy_wh
 
 
-def accuracy_error(record: Record, energy: str = "energy") -> float:
-    """Return the relative standard uncertainty of an energy by the accuracy of its sensor; 0 if none is stated."""
-    values = record.energy_of(energy)
-    return (values.accuracy or 0.0) / BOUND if values else 0.0
-
-
 def accuracy_text(record: Record, energy: str = "energy") -> str:
     """Return the accuracy of the sensor with its source, as text."""
     values = record.energy_of(energy)

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from record.values import PER_DEVICE, THROUGHPUT, WORK, count, devices_text, grouped, rounded
+from record.values import PER_DEVICE, WORK, count, devices_text, grouped, rounded
 from results.points.estimate import Estimate
 from results.points.repeats import PointResults
 from results.verdicts.accept import Verdict
-from results.verdicts.cost import Costs, cheapest, costed_work, tied_with_cheapest, time_to_report
+from results.verdicts.cost import Costs, cheapest, costed_work, tied_with_cheapest
 from results.verdicts.outcome import Outcome
 from results.verdicts.quality import why_not_ranked
-from results.verdicts.ranking import (
-    by_energy_kind,
-    devices_of_all,
-    fastest,
-    filled_apart,
-    rank,
-    ranked_points,
-    why_left_out,
-)
+from results.verdicts.ranking import by_energy_kind, filled_apart, rank, ranked_points, why_left_out
 from results.verdicts.requirements import Requirements
 from results.verdicts.score import Ranked, Scored
 
@@ -94,15 +86,6 @@ def _not_ranked(results: Sequence[PointResults], ranked: Sequence[PointResults])
 
 def _names(points: Sequence[PointResults]) -> str:
     return ", ".join(dict.fromkeys(point.system for point in points))
-
-
-def times_to_report(results: Sequence[PointResults]) -> str:
-    """Return how long the work of JUPITER's rules takes on the most devices that all have; empty without such work."""
-    devices = devices_of_all(results)
-    there = [point for point in ranked_points(results) if point.point.devices == devices]
-    best = [fastest(points, THROUGHPUT) for points in grouped(there, lambda point: point.system).values()]
-    times = [f"{point.system} {words}" for point in best if point and (words := time_to_report(point))]
-    return "; ".join(times)
 
 
 def scaled_words(ranked: Ranked) -> list[tuple[set[str], str]]:

@@ -15,8 +15,8 @@ from results.exchange import recomputed
 from results.find import records, todays
 from results.join import energy, meter, reads
 from results.join import nodes as joined
-from results.points import facts, operating, regions, repeats
-from results.show.page import origin, report
+from results.points import facts, regions, repeats
+from results.show.page import report
 from results.show.page import shortcomings as shortcomings
 from results.show.tables import doubts, table
 from results.verdicts import compare as comparing
@@ -88,7 +88,6 @@ limits = taking_dicts(shortcomings.limits)
 reads_of = taking_dicts(lambda record, folder: as_json(reads.reads_of(record, folder)))
 write_report = taking_dicts(report.write_report)
 by_point = taking_dicts(repeats.by_point)
-changes = taking_dicts(regions.changes)
 compare = taking_dicts(comparing.compare)
 contradictions = taking_dicts(lambda record: [*checks.contradictions(derive(record)), *todays.wrong_length(record)])
 differences = taking_dicts(nodes.differences)
@@ -102,15 +101,11 @@ energy_rules = taking_dicts(quality.energy_rules)
 failures = taking_dicts(table.failures)
 grade = taking_dicts(quality.grade)
 judge = taking_dicts(nodes.judge)
-limits_of = taking_dicts(operating.limits_of)
 medians = taking_dicts(nodes.medians)
-origin_table = taking_dicts(origin.origin_table)
 original_table = taking_dicts(table.original_table)
 point_of = taking_dicts(facts.point_of)
-quality_of = taking_dicts(origin.quality_of)
 pivot_table = taking_dicts(table.pivot_table)
 record_table = taking_dicts(table.record_table)
 regions_of = taking_dicts(regions.regions_of)
 select = taking_dicts(load.select)
 sort_key = taking_dicts(values.sort_key)
-value_at = taking_dicts(values.value_at)

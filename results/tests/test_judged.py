@@ -31,7 +31,6 @@ def on_device(ident=SOUND["uuid"], name="H100", reports=(SOUND,), **changes):
     [
         ({}, None),
         ({"reports": [{"name": "GeForce", "mig.mode.current": "[N/A]", "ecc.mode.current": "[N/A]"}]}, None),
-        ({"reports": [SOUND | {"compute_mode": "Exclusive_Process"}]}, None),
         ({"reports": [SOUND, OTHER | {"mig.mode.current": "Enabled"}]}, None),  # of another device
         ({"reports": {"gpu_data": [{"partition": {"compute_partition": "CPX"}}]}}, "divided_device"),
         ({"reports": {"gpu_data": [{"partition": {"accelerator_partition": "DPX"}}]}}, "divided_device"),

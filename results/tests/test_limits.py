@@ -117,7 +117,7 @@ def of_channel(**values: Any) -> Found:
     [channel] = record["energy"]["channels"]
     halves = [channel | {"num_devices": 1, "device_id": "GPU-1"}, channel | {"num_devices": 1} | values]
     return [
-        rule.words
+        rule.finding.words
         for rule in energy_rules(record | {"energy": record["energy"] | {"channels": halves}})
         if not rule.kept
     ]

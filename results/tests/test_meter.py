@@ -12,9 +12,9 @@ from caraml.cli import main
 from jpwr.tests.loads import levels
 from results.find.records import RecordError
 from results.join.meter import read_meter
-from results.points.operating import OperatingLimits
+from results.points.repeats import OperatingLimits
 from results.tests import builder
-from results.tests.of_dicts import add_meter, by_point, grade, limits_of
+from results.tests.of_dicts import add_meter, by_point, grade
 from results.verdicts.quality import why_not_ranked
 
 EPOCH_S = 1_770_000_000.0  # at which the node's clock is 0
@@ -188,15 +188,11 @@ def test_when_a_window_was_is_not_told_by_a_clock_that_was_set(tmp_path, moved_s
     [
         ("", "needs the columns timestamp and watts"),
         ("timestamp;watts\n1;1500,5\n", "needs the columns timestamp and watts"),
-        ("timestamp,watts,watts\n1,5,5\n", "needs the columns timestamp and watts, once"),
         ("timestamp,watts\n", "no reading below its header"),
         ("timestamp,watts\n1,x\n", "line 2, '1,x', is no reading"),
-        ("timestamp,watts\n1\n", "line 2, '1,None', is no reading"),
         ("timestamp,watts\n1,1,500\n", "more fields than the first line: write decimals with a point"),
         ("timestamp,watts\n2026-01-01T00:00:00,5\n", "its time has no zone"),
         ("timestamp,watts\n1770000000000,5\n", "is no reading: give watts, and seconds since 1970"),
-        ("timestamp,watts\n1,nan\n", "is no reading: give watts"),
-        ("timestamp,watts\n1,5\x00\n", "meter.csv"),
         ("timestamp,watts\n1,5\n1,6\n", "two readings of 1970-01-01 00:00:01 UTC: add up the supplies of a node"),
         ("timestamp,watts,node\n1,5,n1\n1,6,n1\n", "two readings of node n1 of "),
     ],
@@ -241,5 +237,5 @@ def test_runs_at_unlike_limits_stay_apart_next_to_a_meter(tmp_path):
         channel["clocks"] = {"throttled": {"power limit": 80.0}, "drift_percent": 5.0}
     assert add_meter(records, read_meter(write(tmp_path, constant()))) == []
     points = by_point(records)
-    assert [limits_of(one.any) for one in points] == [OperatingLimits(700.0, 1380.0), OperatingLimits(700.0, 1980.0)]
+    assert [one.limits for one in points] == [OperatingLimits(700.0, 1380.0), OperatingLimits(700.0, 1980.0)]
     assert {one.any.energy.power_scope for one in points} == {"supply"}

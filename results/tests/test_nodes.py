@@ -11,7 +11,7 @@ from results.achievable import published_rates as published
 from results.find.schema import violation
 from results.tests import builder
 from results.tests.builder import PER_NODE, REPEATS, check, figure
-from results.tests.of_dicts import add_achievable, differences, judge, medians
+from results.tests.of_dicts import add_achievable, differences, judge
 from results.verdicts.nodes import Subject, outcomes
 from results.verdicts.outcome import Outcome, exit_code
 
@@ -113,14 +113,6 @@ def without(record, name, host=None):
     return record | {"node_check": record["node_check"] | {"figures": figures}}
 
 
-def test_a_device_without_a_figure_that_others_have_is_undecided():
-    found = undecided([check(), without(check(("n2",)), "matmul_bf16")])
-    assert {(one.hostname, name, words) for one, name, words in found} == {
-        ("n2", "matmul_bf16", "it has none, and others have one")
-    }
-    assert len(found) == PER_NODE
-
-
 def test_a_figure_that_only_the_baseline_has_is_undecided():
     verdicts = judge([without(check(("n1", "n2")), "matmul_bf16")], [check()], 95.0)
     lacking = [one for one in verdicts if one.kind.name == "matmul_bf16"]
@@ -167,15 +159,6 @@ def test_checks_with_matrices_of_different_sizes_are_compared_in_what_is_equal()
     assert named([check(("n2",), {("triad", 1): 0.5}, model="matrices of 512")], baseline=[check()])
     run = builder.result("WAIH100", tokens_per_s=20_000.0, model="800M")
     assert "800.0 TFLOP/s" in add_achievable([run], [check(), small])[0]  # the fastest
-
-
-def test_a_figure_that_all_devices_lack_and_the_baseline_has_is_undecided():
-    record = check(per_node=1)
-    [lost] = [one for one in record["node_check"]["figures"] if one["name"] == "triad"]
-    lost |= {"values": [], "value": None, "low": None, "high": None}
-    [verdict] = [one for one in judge([record], [check(per_node=1)], 95.0) if one.kind.name == "triad"]
-    assert (verdict.outcome, verdict.reason) == (Outcome.UNDECIDED, "it has none, and the baseline has one")
-    assert medians([record]).keys() == {kind for kind in medians([check(per_node=1)]) if kind.name != "triad"}
 
 
 def test_a_baseline_with_nothing_to_compare_is_refused_and_what_it_lacks_is_named(tmp_path, capsys):
@@ -295,8 +278,8 @@ def test_a_run_says_how_much_of_the_achievable_it_reaches():
 def test_published_figures_are_below_the_peaks_of_their_systems():
     from results.files.systems import peak_of
 
-    for place, one in published().items():
-        assert 0.4 * peak_of(*place) < one.tflops < peak_of(*place)
+    for place, (tflops, _) in published().items():
+        assert 0.4 * peak_of(*place) < tflops < peak_of(*place)
 
 
 def test_the_table_finds_the_node_check_among_its_folders_or_by_an_option(tmp_path, capsys):
@@ -309,8 +292,3 @@ def test_the_table_finds_the_node_check_among_its_folders_or_by_an_option(tmp_pa
         assert "achievable on WAIH100 in bf16: 800.0 TFLOP/s, from its node check" in printed
     assert main(["table", str(runs), "--repeats", "--format", "csv"]) == 0
     assert "achievable_percent" in capsys.readouterr().out
-
-
-def test_the_medians_are_of_devices_and_not_of_their_repeats():
-    values = medians([check(slow={("triad", 0): 0.1})])
-    assert {kind.name: value for kind, value in values.items()}["triad"] == pytest.approx(3000.0)

@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from results.points.operating import OperatingLimits, at_limits
+from results.points.repeats import OperatingLimits
 from results.show.plots.style import styles_of_systems
 from results.show.plots.workload import charts_of
 from results.tests import builder
-from results.tests.of_dicts import by_point, contradictions, limits_of
+from results.tests.of_dicts import by_point, contradictions
 from results.verdicts.accept import accept
 from results.verdicts.cost import Costs, Price, cheapest, why_not_costed
 from results.verdicts.outcome import Outcome
@@ -66,7 +66,7 @@ def test_the_chart_of_speed_against_energy_names_the_limits():
 def test_runs_at_unlike_limits_are_no_repeats():
     points = by_point(swept([(watts, None) for watts in CAPS]))
     assert [len(one.good) for one in points] == [3] * 4
-    assert sorted(limits_of(one.any).power_w for one in points) == sorted(CAPS)
+    assert sorted(one.limits.power_w for one in points) == sorted(CAPS)
 
 
 def test_a_limit_below_the_measured_power_is_a_contradiction():
@@ -131,7 +131,7 @@ def test_a_limit_below_the_lowest_in_the_windows_is_a_contradiction():
 def test_a_run_whose_limit_varied_is_noted_and_at_no_operating_point():
     records = swept([(watts, None) for watts in CAPS[:2]])
     varied = with_limits(run(seed="varied"), **OVER_TIME, mean=665.0)
-    assert limits_of(varied) == OperatingLimits(None, None)
+    assert by_point([varied])[0].limits == OperatingLimits(None, None)
     points = by_point([*records, varied])
     found = [dict(each.values) for one in points for each in deviations(one) if each.kind == "limit_changed"]
     assert found == [{"least_w": 490.0, "most_w": 700.0, "mean_w": 665.0}]
@@ -141,7 +141,7 @@ def test_devices_with_different_limits_are_at_no_operating_point():
     record = run()
     other = {**record["energy"]["channels"][0], "name": "made:1", "limits": {"power_limit_w": 400.0}}
     record["energy"]["channels"].append(other)
-    assert limits_of(record) == OperatingLimits(None, None)
+    assert by_point([record])[0].limits == OperatingLimits(None, None)
 
 
 def test_a_clock_above_its_limit_is_a_contradiction():
@@ -181,8 +181,8 @@ def test_costs_use_the_operating_point_that_is_named_and_no_other():
     for power_limit_w in (595.0, 385.0):
         costs = Costs("EUR", 0.25, {"A100": Price(20000.0, power_limit_w=power_limit_w)})
         [best] = cheapest(points, costs).values()
-        assert limits_of(best["A100"][0].any).power_w == power_limit_w
-    assert len(at_limits(points, 595.0, None)) == 1
+        assert best["A100"][0].limits.power_w == power_limit_w
+    assert [one.limits.are(595.0, None) for one in points].count(True) == 1
     costs = Costs("EUR", 0.25, {"A100": Price(20000.0, power_limit_w=500.0)})
     assert cheapest(points, costs) == {}
     assert {why_not_costed(one, costs) for one in points} == {"not at the operating point that the prices file names"}

@@ -18,8 +18,8 @@ from results.tests import builder
 from results.tests.builder import altered
 from results.tests.of_dicts import by_point, write_report
 from results.verdicts.outcome import Outcome, exit_code
-from results.verdicts.requirements import Item, read_requirements
-from results.verdicts.tender.award import judge_tender
+from results.verdicts.requirements import read_requirements
+from results.verdicts.tender.award import Tender
 from results.verdicts.tender.pledge import read_pledge
 from tests.needs import need
 
@@ -60,12 +60,6 @@ def filled(power_w=7500.0, devices=16, scope="node", speed=2000.0, **changes):
 
 
 GOOD = runs(1010.0, 1011.0, 1009.0)
-SLOW = {
-    "fill.slowest": 200.0,
-    "metrics.measured_tokens": 24e3,
-    "metrics.tokens_per_s": 400.0,
-}  # a fifth of 2000 tokens/s
-LIMITED = {"energy.channels.0.limits": {"power_limit_w": 400.0, "clock_limit_mhz": None}}
 
 
 def written(folder, text):
@@ -77,7 +71,7 @@ def written(folder, text):
 def judged(folder, records, pledge=PLEDGE, needed=NEEDS, skipped=()):
     requirements = builder.needs(folder, needed)
     of_vendor = read_pledge(written(folder, pledge), requirements.workloads) if pledge else None
-    return judge_tender(by_point(records), requirements, of_vendor, skipped)
+    return Tender(by_point(records), requirements, of_vendor, skipped)
 
 
 def at_limit(watts, speed, power_w):
@@ -145,26 +139,18 @@ TURNS = {"config": {"turns": {"effective": True, "rate": 0.1}}}
     ("fixed", "changes", "outcome", "why"),
     [
         ("precision: bf16", {"precision": "fp16"}, PASSED, ""),
-        ("precision: bf16", {"precision": "fp32"}, PASSED, ""),
         ("precision: bf16", {"precision": "fp8"}, FAILED, "precision is fp8, fixed at bf16 or more bits"),
         ("precision: bf16", {"precision": "mxint"}, OPEN, "precision is mxint, fixed at bf16 or more bits"),
-        ("model: tiny", {}, PASSED, ""),
         ('sequence_length: "2048"', {}, PASSED, ""),
         ("model: 175B", {}, FAILED, "model is tiny, fixed at 175B"),
-        ("sequence_length: 2048", {}, PASSED, ""),
-        ("sequence_length: 4096", {}, FAILED, "sequence_length is 2048, fixed at 4096"),
-        ("vocab_size: 50257", {}, PASSED, ""),
-        ("data: synthetic", {}, FAILED, "data is text, fixed at synthetic"),
         ("commit: 0123456789a", {}, PASSED, ""),
         ('commit: "0123457"', {}, FAILED, "commit is 0123456789abcdef, fixed at 0123457"),
         ('commit: "0123456"', at_commit(dirty=True), FAILED, "the code had local changes"),
         ('commit: "0123456"', at_commit(dirty=None), OPEN, "whether the code had local changes is not recorded"),
         ('commit: "0123456"', at_commit(None), OPEN, "commit is not recorded"),
-        ("compute.precision: bf16", {}, PASSED, ""),
         ("turns.effective: true", TURNS, PASSED, ""),
         ('turns.effective: "true"', TURNS, PASSED, ""),
         ("turns.effective: false", TURNS, FAILED, "turns.effective is True, fixed at False"),
-        ("turns.rate: 0.2", TURNS, FAILED, "turns.rate is 0.1, fixed at 0.2"),
         ("training.learning_rate: 0.1", {}, OPEN, "training.learning_rate is not recorded, fixed at 0.1"),
     ],
 )
@@ -216,22 +202,6 @@ def test_the_committed_power_is_that_of_the_filled_machine(tmp_path, records, ou
     assert str(power.item) == "whole: power on 16 devices at most 8,000"
 
 
-def test_a_power_and_a_speed_of_different_runs_are_not_kept_together(tmp_path):
-    pledge = PLEDGE + "  - {of: whole, devices: 16, throughput: 1900, work_per_energy: 1000}\n"
-    slow, fast = filled_thrice(1000.0, speed=400.0, variant=["slow"]), filled_thrice(7500.0)
-    *_, speed, work = judged(tmp_path, [*GOOD, *slow, *fast], pledge, WHOLE).pledged
-    assert (speed.outcome, work.outcome, speed.reason == work.reason) == (OPEN, OPEN, True)
-    assert "none of them keeps all" in speed.reason
-
-
-def test_copies_are_no_job_on_all_their_devices(tmp_path):
-    pledge = PLEDGE + "".join(f"  - {{of: {of}, devices: 16, throughput: 1900}}\n" for of in ("gpt", "whole"))
-    *_, one_job, of_copies = judged(tmp_path, [*GOOD, *filled_thrice()], pledge, WHOLE).pledged
-    assert (one_job.outcome, of_copies.outcome) == (OPEN, PASSED)
-    assert str(of_copies.item) == "whole: throughput on 16 devices at least 1,900"
-    assert str(Item("gpt", "throughput", at_least=2.4e6)) == "gpt: throughput at least 2,400,000"
-
-
 def test_failed_runs_stay_a_failure_next_to_runs_that_do_not_count(tmp_path):
     unknown = runs(1000.0)
     del unknown[0]["config"]["model"]
@@ -247,35 +217,19 @@ def test_copies_are_no_run_of_a_workload_that_is_not_filled(tmp_path, ordinary):
     assert tender.awards[0].value is None
 
 
-@pytest.mark.parametrize(
-    ("more", "wanted", "pledge", "sentences"),
-    [
-        ("", "", PLEDGE, []),
-        (", r: {benchmark: resnet50}", "", PLEDGE, ["the pledge has no figure for the workload r"]),
-        (", r: {benchmark: resnet50}", "", "", []),  # it has a weight in the score
-        (", r: {benchmark: resnet50, weight: 0}", "", "", ["the workload r has no requirement"]),
-        (", r: {benchmark: resnet50, weight: 0}", "must: [{of: r, what: failed_runs, at_most: 0}]", "", []),
-        (", r: {benchmark: resnet50}", "SCORE", "", ["the workload r has no requirement, no part of the score"]),
-    ],
-)
-def test_a_workload_without_a_figure_is_said(tmp_path, more, wanted, pledge, sentences):
-    needs = NEEDS.replace("}}}", f"}}}}{more}}}") + wanted.replace(
-        "SCORE", "score: {formula: 3 / R, better: lower, terms: {R: {of: gpt, what: mfu}}}"
-    )
-    tender = judged(tmp_path, GOOD, pledge, needs)
-    assert len(tender.without_figure) == len(sentences)
-    for found, sentence in zip(tender.without_figure, sentences, strict=True):
-        assert found.startswith(sentence) and found in tender_text(tender)
+def test_a_workload_that_the_pledge_has_no_figure_for_is_said(tmp_path):
+    needs = NEEDS.replace("}}}", "}}, r: {benchmark: resnet50}}")
+    tender = judged(tmp_path, GOOD, PLEDGE, needs)
+    assert tender.without_figure == ["the pledge has no figure for the workload r: ask the vendor for one"]
+    assert tender.without_figure[0] in tender_text(tender)
+    assert judged(tmp_path, GOOD).without_figure == judged(tmp_path, GOOD, None, needs).without_figure == []
 
 
-def test_a_point_without_runs_is_undecided_and_a_projection_is_refused(tmp_path):
-    more = "  - {of: gpt, devices: 16, throughput: 1900, projected: true}\n  - {of: gpt, devices: 4, throughput: 500}\n"
-    *_, projected, without = judged(tmp_path, GOOD, PLEDGE + more).pledged
-    here = "no run at this point, only at 8 devices, batch 64"
-    assert (projected.outcome, projected.reason) == (OPEN, f"a projection does not count at acceptance: {here}")
-    assert (without.outcome, without.reason) == (OPEN, here)
-    measured = judged(tmp_path, [*GOOD, *runs(1950.0, 1951.0, devices=16)], PLEDGE + more).pledged[-2]
-    assert (measured.outcome, measured.reason) == (PASSED, "")
+def test_a_point_without_runs_is_undecided_whatever_was_measured_elsewhere(tmp_path):
+    more = "  - {of: gpt, devices: 16, throughput: 1900}\n"
+    without = judged(tmp_path, GOOD, PLEDGE + more).pledged[-1]
+    assert (without.outcome, without.reason) == (OPEN, "no run at this point, only at 8 devices, batch 64")
+    assert judged(tmp_path, [*GOOD, *runs(1950.0, 1951.0, devices=16)], PLEDGE + more).pledged[-1].outcome is PASSED
 
 
 def test_missing_runs_never_help_to_keep_a_pledge(tmp_path):
@@ -300,15 +254,6 @@ def test_the_requirements_of_another_system_decide_nothing_about_a_pledge(tmp_pa
     builder.store(tmp_path / "runs", [*GOOD, *others])
     assert accepted(tmp_path) == 0
     assert not [line for line in capsys.readouterr().out.splitlines() if line.strip().startswith("W")]
-
-
-def test_a_pledge_may_name_an_operating_point(tmp_path):
-    records = [*at_limit(700.0, 1010.0, 100.0), *at_limit(400.0, 800.0, 100.0)]
-    at_400_w = PLEDGE.replace("global_batch: 64", "power_limit_w: 400")
-    at_full = PLEDGE.replace("global_batch: 64", "power_limit_w: 700")
-    assert [judged(tmp_path, records, one).pledged[0].outcome for one in (at_400_w, at_full)] == [FAILED, PASSED]
-    missing = judged(tmp_path, records, PLEDGE.replace("global_batch: 64", "power_limit_w: 500")).pledged[0]
-    assert (missing.outcome, "no run at this point" in missing.reason) == (OPEN, True)
 
 
 SCORE = """score:
@@ -516,7 +461,7 @@ def test_the_preset_of_jupiter_has_the_tender_s_limit(tmp_path):
 def test_runs_are_judged_by_the_preset_of_jupiter(speed, heads, outcome):
     requirements = read_requirements(ROOT / "examples/tenders" / "jupiter-gpt175b.yaml")
     records = runs(speed, speed + 5, speed - 5, heads=heads, devices=384, batch=384, model="175B")
-    tender = judge_tender(by_point(records), requirements)
+    tender = Tender(by_point(records), requirements)
     assert [one.outcome for one in tender.must] == [outcome]
     assert bool(tender.left_out) == (heads != 96)
 
@@ -531,7 +476,7 @@ def test_the_preset_of_arrhenius_has_the_tender_s_score(tmp_path):
     ]
     points = "points: [{of: small, devices: 16, throughput: 1.9e+7}, {of: large, devices: 16, throughput: 2.0e+8}]"
     pledge = read_pledge(written(tmp_path, HEAD + points), requirements.workloads)
-    tender = judge_tender(by_point(records), requirements, pledge)
+    tender = Tender(by_point(records), requirements, pledge)
     assert [one.outcome for one in tender.pledged] == [PASSED, FAILED]
     [award] = tender.awards
     # P = 3600 s / sum(w t n / N): 20 million tokens took the whole machine 1 s.
@@ -542,4 +487,6 @@ def test_the_preset_of_arrhenius_has_the_tender_s_score(tmp_path):
 def test_the_examples_go_with_the_records_of_the_suite(capsys):
     words = ["--requirements", str(ROOT / "examples/requirements.yaml"), "--pledge", str(ROOT / "examples/pledge.yaml")]
     assert main(["accept", str(ROOT / "results" / "records" / "H200"), *words]) == 3
-    assert "pledge of Example Ltd, 2026-11-02, H200 of 64 devices" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "pledge of Example Ltd, 2026-11-02, H200 of 64 devices" in text
+    assert "H200 meets 2 of 7 requirements, 5 undecided" in text

@@ -1,13 +1,14 @@
-"""Where the time of steps goes: rows, pictures, and what changed between two sides."""
+"""Where the time of steps goes: rows and pictures."""
 
 from __future__ import annotations
 
 import pytest
 
+from results.points.regions import timed_by
 from results.show.plots.workload import charts_of
 from results.show.tables.regions import region_table, split_notes
 from results.tests.builder import result
-from results.tests.of_dicts import by_point, changes, regions_of
+from results.tests.of_dicts import by_point, regions_of
 
 
 def told(step_s=1.0, parts=None, clock="host", **shares):
@@ -46,14 +47,14 @@ def test_runs_of_a_point_are_told_as_one_in_the_order_of_a_step():
         run(told(step_s, Update=10.0, Forward=85.0, Other=share, own=5.0 - share))
         for step_s, share in ((2.0, 1.0), (4.0, 2.0), (3.0, 3.0))
     ]
-    [steps] = regions_of(runs)
-    assert (steps.window, steps.step_s, steps.longer_percent) == ("measured", 3.0, None)
-    assert [region.name for region in steps.regions] == ["Forward", "Update", "own", "Other"]
-    forward = steps.regions[0]
+    [(window, steps)] = regions_of(runs).items()
+    assert (window, steps.step_s, steps.in_parts.number("longer_percent")) == ("measured", 3.0, None)
+    assert list(steps.regions) == ["Forward", "Update", "own", "Other"]
+    forward, *_, other = steps.regions.values()
     assert (forward.median_s, forward.p95_s) == pytest.approx((2.55, 5.1))
-    assert forward.timed_by == "host's clock"
-    assert steps.regions[-1].share_percent == pytest.approx(2.0)
-    assert steps.regions[-1].whole_s is None
+    assert timed_by(forward, steps) == "host's clock"
+    assert other.share_percent == pytest.approx(2.0)
+    assert other.whole_s is None
 
 
 def test_a_row_has_milliseconds_and_who_told():
@@ -79,16 +80,6 @@ def test_it_is_said_how_much_longer_split_steps_were():
     [note] = split_notes(points)
     assert note.endswith("those took -2 to +81 % longer.")
     assert split_notes(by_point([run(told(Forward=100.0))])) == []
-
-
-def test_what_changed_is_told_by_size_and_small_changes_are_not():
-    base = [run(told(1.0, Forward=60.0, Comm=30.0, Update=10.0))]
-    other = [run(told(0.8, Forward=40.0, Comm=47.5, Update=12.4, IO=0.1))]
-    assert changes(base, other) == "a step from 1,000 to 800.0 ms: Forward 600.0 to 320.0, Comm 300.0 to 380.0"
-    assert changes(base, base) == "a step from 1,000 to 1,000 ms, and no region changed"
-    assert changes(base, [result()]) == changes([result()], base) == ""
-    new = [run(told(1.0, IO=100.0))]
-    assert changes(base, new).endswith("IO 0 to 1,000, Forward 600.0 to 0, Comm 300.0 to 0, Update 100.0 to 0")
 
 
 def test_there_is_a_bar_for_each_point_and_window_with_names_that_tell_them_apart():

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from record.values import WORK
-from results.files.workloads import workloads
-from results.show.tables.cost import cost_table
-from results.show.words import of_workload, times_to_report
+from results.show.words import of_workload
 from results.tests import builder
 from results.tests.of_dicts import by_point
-from results.verdicts.cost import Costs, Price, cost_of
-from results.verdicts.ranking import best_of_systems, devices_of_all, fastest, ranked_points
+from results.verdicts.ranking import best_of_systems, fastest, ranked_points
 
 SPREAD = (0.99, 1.0, 1.01)
 
@@ -78,30 +73,3 @@ def test_systems_are_ranked_at_their_best_by_what_is_ranked():
     points = by_point([*slow, *runs("A", 200.0, batch=16, power_w=400.0), *runs("B", 150.0)])
     assert [one.point.global_batch for one in best_of_systems(points, WORK)] == [8, 8]
     assert [one.system for one in best_of_systems(points, WORK)] == ["A", "B"]
-
-
-def test_the_devices_of_all_are_those_on_which_each_has_a_good_run():
-    points = by_point(runs("A", 100.0, devices=2) + runs("A", 100.0, devices=4) + runs("B", 100.0, devices=2))
-    assert devices_of_all(points) == 2
-    assert devices_of_all(points + by_point(runs("C", 100.0, devices=4))) is None
-    assert devices_of_all(by_point([builder.failed()])) is None
-
-
-def test_what_is_not_ranked_has_no_cost():
-    assert workloads()["llm_training"].costed.words == "10⁹ tokens"
-    costs = Costs("EUR", 0.25, {"A": Price(10_000.0)})
-    good, estimated = by_point(runs("A", 100.0)), by_point(runs("A", 100.0, estimated=True))
-    small = by_point([{**record, "metrics": {**record["metrics"], "comparable": False}} for record in runs("A", 100.0)])
-    assert cost_of(good[0], costs) is not None
-    assert cost_of(estimated[0], costs) is None
-    assert cost_of(small[0], costs) is None
-    header, row = cost_table([estimated], costs).texts()
-    assert row[header.index("at")] == "no energy that counts: it is an estimate from load, and no measurement"
-
-
-def test_the_time_to_report_is_of_one_number_of_devices_for_all():
-    few = [builder.result("A", devices, tokens_per_s=100.0 * devices) for devices in (1, 2, 8)]
-    many = [builder.result("B", devices, tokens_per_s=100.0 * devices) for devices in (2, 4, 16)]
-    same = r"A (\S+ \S+) for (.*) on 2 devices; B \1 for \2 on 2 devices"
-    assert re.fullmatch(same, times_to_report(by_point([*few, *many])))
-    assert times_to_report(by_point([few[2], many[2]])) == ""

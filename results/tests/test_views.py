@@ -136,7 +136,7 @@ def views(folder, folders):
         points = by_point(found.records)
         decision = decide(points, read_requirements(needs), costs, found.skipped)
         text = [*of_workload(points), decision.sentence]
-        best = decision.rankings[0]
+        best = decision.ranked
         first["score"] = {best.scores[0].system} if best.lead and not best.tied else set()
         ordered = [tied_with_cheapest(one) for one in cheapest(points, costs).values() if len(one) > 1]
         first["cost, energy"] = {system for system, *tied in ordered if not tied}

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 
 from record.findings import Finding, finding, joined
 from results.find.records import Record, RecordError, Skipped
 from results.points.estimate import Interval
 from results.points.repeats import PointResults
-from results.verdicts.measures import Answer, answer, at, check_alike, points_of
+from results.verdicts.measures import Answer, answer, at, check_alike
 from results.verdicts.outcome import Outcome, judge
 from results.verdicts.requirements import Item, Requirements, Selection
 
@@ -68,31 +67,32 @@ def verdict_on(
     requirements: Requirements,
     skipped: Sequence[Skipped] = (),
 ) -> Verdict:
-    """Return the verdict on one requirement for one system."""
-    wanted = requirements.workloads[item.of]
+    """Return the verdict on one requirement for one system.
+
+    No narrow precision passes unless the requirements name it, and nothing passes while runs are missing.
+    """
+    wanted, machine = requirements.workloads[item.of], requirements.machine_devices
     results = [one for one in results if one.system == system]
-    mine = points_of(results, system, wanted)
-    answered = answer(mine, item) if mine else Answer(why_not=wanted.why_none(results))
+    mine = wanted.of(results)
+    answered = answer(mine, item, machine) if mine else Answer(why_not=wanted.why_none(results))
     if answered.why_not and not any(one.good for one in at(mine, item)):
         answered = _without_broken(answered, at(results, item), wanted)
-    verdict = _in_a_named_precision(judged(item, system, answered), mine, wanted)
+    verdict = _judged(item, system, answered)
+    precision = answered.best.precision if answered.best else ""
+    is_named = wanted.precision or wanted.fixed.get("precision") or precision in USUAL_PRECISIONS
+    if verdict.outcome is Outcome.PASSED and not is_named:
+        usual = [point for point in mine if point.precision in USUAL_PRECISIONS]
+        in_usual = _judged(item, system, answer(usual, item, machine))
+        why = finding("repeats_needed", why=f"in {precision}, and the requirements name no precision")
+        undecided = verdict._replace(outcome=Outcome.UNDECIDED, reasons=(why,))
+        verdict = in_usual if in_usual.outcome is Outcome.PASSED else undecided
     # A mark that the buyer fixed is that of each run that counts.
     doubts = tuple(doubt for doubt in verdict.answer.doubts if dict(doubt.values).get("option") not in wanted.fixed)
-    return with_missing(verdict._replace(answer=verdict.answer._replace(doubts=doubts)), skipped)
-
-
-def _in_a_named_precision(verdict: Verdict, mine: Sequence[PointResults], wanted: Selection) -> Verdict:
-    """Return a verdict that no narrow precision passes, unless the requirements name it."""
-    precision = verdict.answer.precision
-    is_named = wanted.precision or wanted.fixed.get("precision") or precision in USUAL_PRECISIONS
-    if is_named or verdict.outcome is not Outcome.PASSED:
+    verdict = verdict._replace(answer=verdict.answer._replace(doubts=doubts))
+    missing = missing_runs(skipped, system)
+    if not missing or verdict.outcome is Outcome.FAILED:
         return verdict
-    usual = [point for point in mine if point.precision in USUAL_PRECISIONS]
-    in_usual = judged(verdict.item, verdict.system, answer(usual, verdict.item))
-    if in_usual.outcome is Outcome.PASSED:
-        return in_usual
-    why = finding("repeats_needed", why=f"in {precision}, and the requirements name no precision")
-    return verdict._replace(outcome=Outcome.UNDECIDED, reasons=(*verdict.reasons, why))
+    return verdict._replace(outcome=Outcome.UNDECIDED, reasons=(*verdict.reasons, missing))
 
 
 def _without_broken(answered: Answer, at_place: Sequence[PointResults], wanted: Selection) -> Answer:
@@ -104,14 +104,6 @@ def _without_broken(answered: Answer, at_place: Sequence[PointResults], wanted: 
     reasons = tuple(finding("no_run", why=words) for words in dict.fromkeys(map(str, broken)))
     is_failure = answered.is_failure or all(one.changed for one in broken)
     return answered._replace(why_not=finding("runs_left_out", reasons=reasons), is_failure=is_failure)
-
-
-def with_missing(verdict: Verdict, skipped: Sequence[Skipped]) -> Verdict:
-    """Return a verdict that is not passed if runs of its system are missing."""
-    missing = missing_runs(skipped, verdict.system)
-    if not missing or verdict.outcome is Outcome.FAILED:
-        return verdict
-    return verdict._replace(outcome=Outcome.UNDECIDED, reasons=(*verdict.reasons, missing))
 
 
 def left_out(results: Sequence[PointResults], requirements: Requirements) -> dict[Record, str]:
@@ -134,32 +126,24 @@ def missing_runs(skipped: Sequence[Skipped], system: str) -> Finding | None:
     return finding("runs_missing", reasons=missing) if missing else None
 
 
-def judged(item: Item, system: str, result: Answer) -> Verdict:
+def _judged(item: Item, system: str, result: Answer) -> Verdict:
     """Return the verdict on one requirement, given the answer to it."""
     reason = None
     if result.why_not:
         outcome, reason = Outcome.FAILED if result.is_failure else Outcome.UNDECIDED, result.why_not
     elif result.estimate is None:
-        outcome = Outcome.PASSED if _keeps(item, result.exact) else Outcome.FAILED
+        outcome = Outcome.PASSED if item.keeps(result.exact) else Outcome.FAILED
     elif result.interval is None:
         outcome, reason = Outcome.UNDECIDED, finding("one_run")
-    elif (outcome := judge(partial(_keeps, item), result.interval)) is Outcome.UNDECIDED:
+    elif (outcome := judge(item.keeps, result.interval)) is Outcome.UNDECIDED:
         ends = result.interval._asdict()
         narrower = result.by_sampling.interval_of_best(result.points) if result.by_sampling else None
         if math.isinf(result.interval.high):
             requests = min(result.best.values("metrics.measured_requests"), default=0.0) if result.best else 0.0
             reason = finding("p99_unbounded", requests=round(requests))
-        elif narrower and judge(partial(_keeps, item), narrower) is Outcome.PASSED:
+        elif narrower and judge(item.keeps, narrower) is Outcome.PASSED:
             reason = finding("not_without_accuracy", **ends)
         else:
             of = f" for the best of {result.points} points" if result.points > 1 else ""
             reason = finding("within_interval", **ends, of=of)
     return Verdict(item, system, outcome, result, (reason,) if reason else ())
-
-
-def _keeps(item: Item, value: float | str | None) -> bool:
-    if value is None:
-        return False
-    if item.at_least is not None:
-        return value >= item.at_least  # type: ignore[operator]  # both are numbers, or grades, which sort by their names
-    return value <= item.at_most  # type: ignore[operator]

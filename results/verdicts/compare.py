@@ -9,8 +9,7 @@ from record.values import THROUGHPUT, WORK, energy_source
 from results.find.records import Record, RecordError
 from results.points.estimate import Estimate, product
 from results.points.facts import LONGEST, UNKNOWN, Point, facts_of, point_of, together
-from results.points.regions import changes
-from results.points.repeats import PointResults, by_point, disturbances, step_times_s
+from results.points.repeats import PointResults, by_point, unsteady
 from results.points.sensors import accuracy_text
 from results.verdicts.quality import ESTIMATE, grade, why_not_ranked
 from results.verdicts.ranking import why_left_out
@@ -93,8 +92,6 @@ def _line(point: Point, ours: PointResults, theirs: PointResults, remarks: Seque
             accuracies = " against ".join(accuracy_text(side.any) for side in (ours, theirs))
             notes.append(f"two models of sensors, whose accuracy the interval includes where it is known: {accuracies}")
         ratios.append(None if reason else theirs.over(ours, path))
-    if changed := changes(ours.good, theirs.good):
-        notes.append(changed)
     return Line(point, ratios, list(dict.fromkeys(notes)))
 
 
@@ -146,8 +143,8 @@ def _why_not(path: str, *sides: PointResults) -> str:
 def _remarks(*sides: Sequence[Record]) -> list[str]:
     remarks = _differences(_work, *sides)
     for name, side in zip(SIDES, sides, strict=True):
-        disturbed = dict.fromkeys(words for record in side for words in disturbances(step_times_s(record)))
-        remarks += [f"{name}, {words}" for words in disturbed]
+        disturbed = dict.fromkeys(found for record in side for found in unsteady(record.step_times_s))
+        remarks += [f"{name}, {found}" for found in disturbed if found.kind != "few_steps"]
     return remarks
 
 

@@ -10,18 +10,18 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from jpwr.intervals import BOUND
 from record.checks.run import OUTER
-from record.derived import sum_of_all
-from record.values import THROUGHPUT, WORK, devices_text, value_at
+from record.derived import ratio, sum_of_all
+from record.part import changed
+from record.values import THROUGHPUT, WORK, value_at
 from results.files.systems import SOURCE, system_of
 from results.files.typed_files import WORDS, Above0, Allowed, From1, NotNegative, read_file
 from results.files.workloads import Amount, workloads
 from results.find.records import Record, RecordError
 from results.points.estimate import Estimate, Part, of_runs
-from results.points.operating import at_limits
 from results.points.repeats import PointResults
 from results.verdicts.quality import energy_kind, why_not_ranked
 from results.verdicts.ranking import why_left_out
@@ -129,7 +129,6 @@ class Cost(NamedTuple):
     electricity: float
     machine: float
     co2_kg: float | None
-    hours: float
     estimate: Estimate | None = None  # of the total, by the runs and their sensor; None if it is 0, or without runs
 
     @property
@@ -163,7 +162,6 @@ def cost(
         energy_kwh * costs.electricity_per_kwh,
         price.price_per_device * devices * hours / paid_hours,
         None if costs.co2_g_per_kwh is None else energy_kwh * costs.co2_g_per_kwh / 1000,
-        hours,
     )
 
 
@@ -202,27 +200,10 @@ def _rest_of_node(record: Record) -> Overhead | None:
     return Overhead(*(3600 * wh / energy.window_s / devices for wh in (node_wh - inside_wh, error_wh)))
 
 
-def time_to_report(one: PointResults) -> str:
-    """Return how long the work of JUPITER's rules takes at a point, as text; empty for other workloads and copies."""
-    speed = one.value(THROUGHPUT)
-    known = workloads().get(one.point.benchmark)
-    if not speed or not known or not known.reported or not one.is_comparable or one.point.copies or one.point.to_loss:
-        return ""
-    work = known.reported
-    return f"{_duration(work.amount / speed)} for {work.words} on {devices_text(one.point.devices)}"
-
-
 def costed_work(one: PointResults) -> Amount:
     """Return the amount of work that a cost refers to; 0 for a workload that states none."""
     known = workloads().get(one.point.benchmark)
     return (known.costed if known else None) or Amount(0.0, "")
-
-
-def _duration(seconds: float) -> str:
-    for size, name in ((86400, "days"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.3g} {name}"
-    return f"{seconds:.3g} s"
 
 
 class Kind(NamedTuple):
@@ -250,15 +231,15 @@ def cheapest(results: Sequence[PointResults], costs: Costs) -> dict[Kind, Cheape
 
 
 def tied_with_cheapest(best: Cheapest) -> list[str]:
-    """Return the cheapest system, followed by those that tie with it."""
+    """Return the cheapest system, followed by those that do not exceed its cost by more than their uncertainty."""
     first, *others = sorted(best, key=lambda system: best[system][1].total)
-    return [first, *(system for system in others if not _is_dearer(best[system][1], best[first][1]))]
-
-
-def _is_dearer(one: Cost, other: Cost) -> bool:
-    """Return whether one cost exceeds the other by more than their combined uncertainty."""
-    ratio = one.estimate / other.estimate if one.estimate and other.estimate else None
-    return bool(ratio and ratio.interval and ratio.interval.low > 1)
+    least, tied = best[first][1].estimate, [first]
+    for system in others:
+        estimate = best[system][1].estimate
+        interval = (estimate / least).interval if estimate and least else None
+        if not interval or interval.low <= 1:
+            tied.append(system)
+    return tied
 
 
 def why_not_costed(one: PointResults, costs: Costs) -> str:
@@ -268,7 +249,7 @@ def why_not_costed(one: PointResults, costs: Costs) -> str:
     if not one.good:
         return "no good run"
     price = costs.systems[one.system]
-    if not at_limits([one], price.power_limit_w, price.clock_limit_mhz):
+    if not one.limits.are(price.power_limit_w, price.clock_limit_mhz):
         return "not at the operating point that the prices file names"
     if why := why_left_out(one):
         return f"no cost: {why}"
@@ -327,3 +308,32 @@ def crossings(best: Cheapest, costs: Costs) -> list[Crossing]:
         for system, against in pairs
         if (ours := best[system][1]).machine and (wanted := best[against][1].total)
     ]
+
+
+def with_provisioned(
+    records: Sequence[Record], costs: Costs | None = None, tags: Mapping[str, str] | None = None
+) -> list[Record]:
+    """Return records with throughput by provisioned power, and the source of that power.
+
+    Provisioned power is what a system is built to draw. The prices count before the system's block. tags: of systems
+    that have another name.
+    """
+    found = []
+    for record in records:
+        tag = (tags or {}).get(record.system, record.system)
+        prices = [costs.systems.get(name) for name in (record.system, tag)] if costs else []
+        stated = next((one for one in (*prices, system_of(tag)) if one and one.provisioned_w_per_device), None)
+        rate, devices = record.metrics.number(f"{record.work_unit}_per_s"), record.layout.num_devices
+        values: dict[str, Any] = {f"{record.work_unit}_per_s_per_kw": None, "provisioned_by": None}
+        if stated and devices:
+            each_w = stated.provisioned_w_per_device
+            words = f"{record.system}: {each_w:,g} W per device, by {stated.provisioned_source}"
+            values = dict(zip(values, (ratio(rate, each_w * devices / 1000), words), strict=True))
+        found.append(changed(record, metrics=changed(record.metrics, **values)) if record.is_good else record)
+    return found
+
+
+def provisioned_sources(records: Sequence[Record]) -> list[str]:
+    """Return a sentence on each provisioned power of the records."""
+    known = dict.fromkeys(vars(one.metrics).get("provisioned_by") for one in records if one.is_good)
+    return [f"provisioned power of {words}" for words in known if words]

@@ -66,10 +66,11 @@ class Fixed(dict[str, Any]):
         changed, unknown = [], []
         for name, wanted in self.items():
             found = value_at(record, FACTS.get(name, f"config.{name}"))
+            rule = f"fixed at {wanted}{' or more bits' if name == 'precision' else ''}"
             if found in (None, "") or (name == "precision" and found not in BITS):
-                unknown.append(f"{name} is {found or 'not recorded'}, {self.words(name)}")
+                unknown.append(f"{name} is {found or 'not recorded'}, {rule}")
             elif not _keeps(name, found, wanted):
-                changed.append(f"{name} is {found}, {self.words(name)}")
+                changed.append(f"{name} is {found}, {rule}")
         if "commit" in self and (dirty := value_at(record, "provenance.git_dirty")) is not False:
             (changed if dirty else unknown).append(DIRTY if dirty else f"whether {DIRTY} is not recorded")
         return Broken(tuple(changed), tuple(unknown if record.is_good else ()))
@@ -80,10 +81,6 @@ class Fixed(dict[str, Any]):
             return one
         good, bad = ([record for record in runs if not any(self.broken(record))] for runs in (one.good, one.bad))
         return one._replace(good=good, bad=bad) if good or bad else None
-
-    def words(self, name: str) -> str:
-        """Return a rule as text, such as `fixed at 96`."""
-        return f"fixed at {self[name]}{' or more bits' if name == 'precision' else ''}"
 
 
 def _keeps(name: str, found: Any, wanted: Any) -> bool:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import ast
 import math
-import reprlib
 from collections.abc import Callable, Mapping, Sequence
 
 from jpwr.messages import near
-from results.files.typed_files import LARGEST
 from results.find.records import RecordError
 
-OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.USub, ast.UAdd)
 FUNCTIONS: dict[str, Callable[..., float]] = {"min": min, "max": max, "sqrt": math.sqrt, "log": math.log}
-ARGUMENTS = {"min": (2, math.inf), "max": (2, math.inf), "sqrt": (1, 1), "log": (1, 2)}  # fewest and most
+OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.USub, ast.UAdd)
+ARITHMETIC = (*OPERATORS, ast.BinOp, ast.UnaryOp, ast.Name, ast.Load)
+ALLOWED = f"numbers, terms, + - * / ** and {', '.join(FUNCTIONS)}"
 LONGEST = 1000  # characters
 STEP = 1e-6  # relative, of a numerical derivative
 
@@ -27,15 +26,16 @@ class Formula:
         try:
             if len(text) > LONGEST:
                 raise SyntaxError(f"it has more than {LONGEST} characters")
-            self._tree = ast.parse(text.strip(), mode="eval").body
-            self._names = {node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name)} - set(FUNCTIONS)
-            _check(self._tree, set(names))
-            self._code = compile(ast.Expression(_Floats().visit(self._tree)), where, "eval")
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            tree = ast.parse(text.strip(), mode="eval")
+            for node in ast.walk(tree.body):
+                _check(node, names)
+            self._code = compile(tree, where, "eval")
+            self(dict.fromkeys(names, 1.0))  # a function with too few or too many terms is a TypeError
+        except (SyntaxError, ValueError, TypeError, OverflowError, RecursionError, MemoryError) as error:
             words = error.msg if isinstance(error, SyntaxError) else str(error)
             raise RecordError(f"{where}: {text!r} is not a formula: {words}") from error
-        unused = [name for name in names if name not in self._names]
-        if unused:
+        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        if unused := [name for name in names if name not in used]:
             raise RecordError(f"{where}: the formula {text!r} does not use {' and '.join(unused)}")
 
     def __str__(self) -> str:
@@ -58,32 +58,14 @@ class Formula:
         }
 
 
-class _Floats(ast.NodeTransformer):
-    """Makes whole numbers floats, whose powers cannot grow without end."""
-
-    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
-        return ast.copy_location(ast.Constant(float(node.value)), node)  # type: ignore[arg-type]
-
-
-def _check(node: ast.AST, names: set[str]) -> None:
+def _check(node: ast.AST, names: Sequence[str]) -> None:
+    """Raise SyntaxError unless a part of a formula is arithmetic; a whole number becomes a float, whose powers end."""
     match node:
-        case ast.Constant(value=value) if isinstance(value, int | float) and not isinstance(value, bool):
-            if not value < LARGEST:
-                raise SyntaxError(f"{reprlib.repr(value)} is not a number below {LARGEST:g}")
-        case ast.Name(id=name):
-            if name not in names:
-                raise SyntaxError(f"it has no term {name!r}: {near(name, sorted(names))}")
-        case ast.UnaryOp(op=sign, operand=operand) if isinstance(sign, OPERATORS):
-            _check(operand, names)
-        case ast.BinOp(left=left, op=sign, right=right) if isinstance(sign, OPERATORS):
-            _check(left, names)
-            _check(right, names)
-        case ast.Call(func=ast.Name(id=function), args=arguments, keywords=[]) if function in FUNCTIONS:
-            least, most = ARGUMENTS[function]
-            if not least <= len(arguments) <= most:
-                raise SyntaxError(f"{ast.unparse(node)!r} has too {'few' if len(arguments) < least else 'many'} terms")
-            for argument in arguments:
-                _check(argument, names)
-        case _:
-            allowed = f"numbers, terms, + - * / ** and {', '.join(FUNCTIONS)}"
-            raise SyntaxError(f"{ast.unparse(node)!r} is not one of {allowed}")
+        case ast.Constant(value=int() | float() as value) if not isinstance(value, bool) and math.isfinite(value):
+            node.value = float(value)
+        case ast.Name(id=name) if name not in (*names, *FUNCTIONS):
+            raise SyntaxError(f"it has no term {name!r}: {near(name, sorted(names))}")
+        case ast.Call(func=ast.Name(id=name)) if name in FUNCTIONS:
+            pass
+        case _ if not isinstance(node, ARITHMETIC):
+            raise SyntaxError(f"{ast.unparse(node) or type(node).__name__!r} is not one of {ALLOWED}")

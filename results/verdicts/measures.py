@@ -11,11 +11,10 @@ from record.values import PER_DEVICE, count, devices_text, grouped
 from results.find.records import RecordError
 from results.points.estimate import Estimate, Interval, exactly, trimmed_mean
 from results.points.facts import Setup
-from results.points.operating import at_limits, limits_of
 from results.points.repeats import PointResults
 from results.verdicts.power_level import LEVELS, lowest_level
-from results.verdicts.quality import ESTIMATE, deviations, energy_kind, grade, missed, why_not_ranked, window_too_short
-from results.verdicts.ranking import fastest, ranked_points, slowest, why_left_out
+from results.verdicts.quality import ESTIMATE, deviations, grade, missed, why_not_ranked, window_too_short
+from results.verdicts.ranking import fastest, ranked_points, why_left_out
 from results.verdicts.requirements import LATENCIES, MEASURED, SECONDS, TIMES, TO_LOSS, Quantity, Selection
 from results.verdicts.scale import setup_at_scale, unlike_setups
 
@@ -33,10 +32,8 @@ class Answer(NamedTuple):
     at: str = ""  # the point, as text
     why_not: Finding | None = None
     is_failure: bool = False  # there is no number because all runs failed, or break the limits asked for
-    energy_kind: str = ""  # empty unless it is a number of an energy
     points: int = 1  # number of points that it is the best of
     doubts: tuple[Finding, ...] = ()  # limitations of its runs
-    precision: str = ""
     by_sampling: Estimate | None = None  # for an energy: without the accuracy of its sensor
     best: PointResults | None = None  # the point
     own: Interval | None = None  # holds the intervals of a percentile in each of its runs
@@ -55,11 +52,6 @@ class Answer(NamedTuple):
         return self.estimate.value if self.estimate else self.exact
 
 
-def points_of(results: Sequence[PointResults], system: str, wanted: Selection) -> list[PointResults]:
-    """Return a system's points of a workload with the runs that count, including those whose runs all failed."""
-    return wanted.of(one for one in results if one.system == system)
-
-
 def check_alike(results: Sequence[PointResults], workloads: Mapping[str, Selection]) -> None:
     """Raise RecordError if the runs of a workload differ in model or data, as the best of them would be ambiguous."""
     for name, wanted in workloads.items():
@@ -70,20 +62,21 @@ def check_alike(results: Sequence[PointResults], workloads: Mapping[str, Selecti
                 raise RecordError(f"the runs of {name} are of {' and '.join(values)}: set '{fact}' of the workload")
 
 
-def answer(mine: Sequence[PointResults], quantity: Quantity) -> Answer:
-    """Return a system's value of a quantity from its points of the workload, or why it has none."""
+def answer(mine: Sequence[PointResults], quantity: Quantity, machine: int | None) -> Answer:
+    """Return a system's value of a quantity from its points of the workload, or why it has none.
+
+    machine: devices of the whole machine, if they are known.
+    """
     if not mine:
         return Answer(why_not=finding("no_run", why="no run of this workload"))
-    if quantity.what == "machine_time" and not quantity.machine_devices:
-        return Answer(
-            why_not=finding("unclear", why="the devices of the machine are not known: give a pledge, or a budget")
-        )
     at_place = at(mine, quantity)
-    if quantity.what == "machine_time" and at_place and at_place[0].point.copies:
-        largest, machine = max(one.point.devices for one in at_place), quantity.machine_devices or 0
-        at_place = [one for one in at_place if one.point.devices >= machine]
-        if not at_place:
-            return Answer(why_not=finding("part_filled", filled=largest, devices=machine))
+    if quantity.what == "machine_time":
+        if not machine:
+            unknown = "the devices of the machine are not known: give a pledge, or a budget"
+            return Answer(why_not=finding("unclear", why=unknown))
+        if (filled := max((one.point.devices for one in at_place if one.point.copies), default=machine)) < machine:
+            return Answer(why_not=finding("part_filled", filled=filled, devices=machine))
+        at_place = [one for one in at_place if not one.point.copies or one.point.devices >= machine]
     if quantity.what == "failed_runs":
         runs = sum(len(one.good) + len(one.bad) for one in at_place)
         if not runs:
@@ -103,7 +96,7 @@ def answer(mine: Sequence[PointResults], quantity: Quantity) -> Answer:
         return _of_energies(good, quantity.what)
     if quantity.what == "scaling_efficiency":
         return _scaling(mine, good, quantity)
-    return _best(good, quantity)
+    return _best(good, quantity, machine)
 
 
 def _to_loss(trained: Sequence[PointResults], quantity: Quantity) -> Answer:
@@ -140,14 +133,15 @@ def at(results: Sequence[PointResults], quantity: Quantity) -> list[PointResults
     """Return the points on the devices and at the batch size of a quantity."""
     return [
         one
-        for one in at_limits(results, quantity.power_limit_w, quantity.clock_limit_mhz)
+        for one in results
+        if one.limits.are(quantity.power_limit_w, quantity.clock_limit_mhz)
         if quantity.devices in (None, one.point.devices) and quantity.global_batch in (None, one.point.global_batch)
     ]
 
 
 def _nothing_there(mine: Sequence[PointResults]) -> Finding:
-    limits = {limits_of(one.any) for one in mine}
-    every = [f"{one.point.place}, {limits_of(one.any)}" if len(limits) > 1 else one.point.place for one in mine]
+    limits = {one.limits for one in mine}
+    every = [f"{one.point.place}, {one.limits}" if len(limits) > 1 else one.point.place for one in mine]
     places = ", ".join(dict.fromkeys(every))
     return finding("no_run", why="no run at this point" + (f", only at {places}" if len(places) < LONGEST else ""))
 
@@ -164,35 +158,29 @@ def _no_run(mine: Sequence[PointResults], at_place: Sequence[PointResults]) -> A
     return Answer(why_not=finding("repeats_needed", why=f"{runs}: {states}"), is_failure=True)
 
 
-def _best(good: Sequence[PointResults], quantity: Quantity) -> Answer:
+def _best(good: Sequence[PointResults], quantity: Quantity, machine: int | None = None) -> Answer:
     """Return the answer at the best of the points."""
     measured = (TIMES | MEASURED)[quantity.what]
     path = measured.path
     is_energy = path.startswith("energy.")
-    usable = [one for one in good if not window_too_short(one, path)]
+    left_out = [window_too_short(one, path) or (why_not_ranked(one) if is_energy else None) for one in good]
+    usable = [one for one, why in zip(good, left_out, strict=True) if not why]
     if not usable:
-        return Answer(why_not=window_too_short(good[0], path))
-    if is_energy:
-        long_enough, usable = usable, [one for one in usable if not why_not_ranked(one)]
-        if not usable:
-            reasons = dict.fromkeys(filter(None, map(why_not_ranked, long_enough)))
-            return Answer(why_not=finding("energy_left_out", reasons=tuple(reasons)))
-    best = slowest(usable, path) if measured.better == "less" else fastest(usable, path)
+        reasons = tuple(dict.fromkeys(filter(None, left_out)))
+        return Answer(why_not=finding("energy_left_out" if is_energy else "runs_left_out", reasons=reasons))
+    best = fastest(usable, path, is_least=measured.better == "less")
     if best is None or best.estimate(path) is None:
         return Answer(why_not=finding("no_run", why=NO_NUMBER))
-    where = _where(best)
     if len(best.good) < quantity.of_runs:
         few = finding("repeats_needed", why=f"{len(best.good)} good runs, {quantity.of_runs} wanted")
-        return Answer(why_not=few, at=where)
+        return Answer(why_not=few, at=_where(best))
     return Answer(
-        _estimate(best, path, quantity, with_accuracy=True),
+        _estimate(best, path, quantity, machine, with_accuracy=True),
         unit=quantity.unit if quantity.what in TIMES else measured.of(best.any.work_unit).unit,
-        at=where,
-        energy_kind=energy_kind(best.any) or "" if is_energy else "",
+        at=_where(best),
         points=len(usable),
-        precision=best.precision,
         doubts=(*_own_marks(best, quantity), *deviations(best, is_energy)),
-        by_sampling=_estimate(best, path, quantity, with_accuracy=False) if is_energy else None,
+        by_sampling=_estimate(best, path, quantity, machine, with_accuracy=False) if is_energy else None,
         best=best,
         own=best.own_interval(path) if quantity.what in LATENCIES else None,
     )
@@ -208,11 +196,13 @@ def _own_marks(best: PointResults, quantity: Quantity) -> Iterator[Finding]:
         yield finding("own_mark", what="the loss to train to", value=target, option="window.to_loss")
 
 
-def _estimate(best: PointResults, path: str, quantity: Quantity, with_accuracy: bool) -> Estimate | None:
+def _estimate(
+    best: PointResults, path: str, quantity: Quantity, machine: int | None, with_accuracy: bool
+) -> Estimate | None:
     estimate, values = best.estimate(path, with_accuracy), best.values(path)
     is_time = quantity.what in TIMES
     if is_time and estimate:
-        devices = (quantity.machine_devices or math.nan) if quantity.what == "machine_time" else 1
+        devices = (machine or math.nan) if quantity.what == "machine_time" else 1
         seconds = (quantity.work or math.nan) / SECONDS[quantity.unit] / devices
         estimate, values = exactly(seconds) / estimate, [seconds / value for value in values]
     if quantity.is_trimmed:

@@ -226,26 +226,22 @@ def differences(records: Sequence[Record]) -> dict[Subject, list[str]]:
     """Return in words what each device has that most devices of its system do not: clock, temperature, limits, links.
 
     A number differs if it is UNLIKE the median; a text differs from the one that more than half of the devices have.
-    Of two devices, each is compared with the other.
     """
     facts: dict[Subject, dict[str, Any]] = {}
     for record in filter(is_check, records):
         for subject, own in _facts(record):
-            known = {name: value for name, value in own.items() if isinstance(value, str | int | float)}
-            facts.setdefault(subject, {}).update(known)
-    of_all: dict[tuple[str, str], list[Any]] = {}
-    for subject, own in facts.items():
-        for name, value in own.items():
-            of_all.setdefault((subject.system, name), []).append(value)
-    usual = {key: _usual(values) for key, values in of_all.items()}
+            facts.setdefault(subject, {}).update(own)
     found: dict[Subject, list[str]] = {subject: [] for subject in facts}
-    for subject, own in facts.items():
-        for name, value in own.items():
-            values, others = of_all[subject.system, name], usual[subject.system, name]
-            if len(values) == 2:
-                others = values[1] if values[0] == value else values[0]
-            if _differs(value, others):
-                found[subject].append(f"{name.replace('_', ' ')} {_text(value)} (others: {_text(others)})")
+    for system, name in dict.fromkeys((subject.system, name) for subject, own in facts.items() for name in own):
+        known = {one: own[name] for one, own in facts.items() if one.system == system and name in own}
+        values, is_numeric = list(known.values()), all(map(is_number, known.values()))
+        usual = statistics.median(values) if is_numeric else statistics.mode(values)
+        if not is_numeric and 2 * values.count(usual) <= len(values):
+            continue
+        for subject, value in known.items():
+            if abs(value - usual) > UNLIKE * abs(usual) if is_numeric else value != usual:
+                texts = [f"{one:.4g}" if is_numeric else str(one) for one in (value, usual)]
+                found[subject].append(f"{name.replace('_', ' ')} {texts[0]} (others: {texts[1]})")
     return found
 
 
@@ -263,22 +259,5 @@ def _facts(record: Record) -> Iterator[tuple[Subject, dict[str, Any]]]:
                 shares = channel.clocks.throttled or {}
                 own |= vars(channel.clocks) | {"power_limit_w": channel.limits.power_limit_w}
                 own |= {f"percent throttled by {reason}": shares.get(reason, 0.0) for reason in REASONS.values()}
-        yield subjects[device.rank], {name: value for name, value in own.items() if name not in UNIQUE}
-
-
-def _usual(values: Sequence[Any]) -> Any:
-    """Return the median of numbers; of texts the one that more than half have, or None."""
-    if all(map(is_number, values)):
-        return statistics.median(values)
-    mode = statistics.mode(values)
-    return mode if 2 * values.count(mode) > len(values) else None
-
-
-def _differs(value: Any, usual: Any) -> bool:
-    if is_number(value) and is_number(usual):
-        return abs(value - usual) > UNLIKE * abs(usual)
-    return usual is not None and bool(value != usual)
-
-
-def _text(value: Any) -> str:
-    return f"{value:.4g}" if is_number(value) else str(value)
+        known = {name: value for name, value in own.items() if isinstance(value, str | int | float)}
+        yield subjects[device.rank], {name: value for name, value in known.items() if name not in UNIQUE}

@@ -6,7 +6,6 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Sequence
-from itertools import islice
 from typing import NamedTuple
 
 from record.checks.energy import busier_elsewhere
@@ -18,7 +17,7 @@ from record.values import is_accelerated, once, value_at
 from results.find.duplicates import Repeated
 from results.find.records import Record
 from results.points.judged import shown_by
-from results.points.repeats import PointResults, step_times_s, unsteady
+from results.points.repeats import PointResults, unsteady
 from results.points.sensors import STATED, accuracy_text, sampling_share
 
 # After the Green500 (EE HPC Working Group, level 1), for the length of the run.
@@ -53,16 +52,6 @@ class Rule(NamedTuple):
     kept: bool | None
     finding: Finding
 
-    @property
-    def name(self) -> str:
-        """Name of the rule."""
-        return self.finding.topic
-
-    @property
-    def words(self) -> str:
-        """The finding as text, without the name of the rule."""
-        return self.finding.words
-
 
 def grade(record: Record, energy: str = "energy") -> str | None:
     """Return the grade of a record's energy; None without an energy."""
@@ -91,13 +80,11 @@ def energy_rules(record: Record, key: str = "energy") -> list[Rule]:
     rates = [number / window_s for number in samples] if window_s else []
     missing = [one / max(1, one + read) for one, read in zip(lost, samples, strict=False)]
     differences = [abs(one) for channel in channels if (one := channel.integral_vs_counter) is not None]
-    nodes = len({channel.hostname for channel in channels})
     rules = [
         _within("sampling_rate", rates, least=MIN_RATE_HZ),
         _within("samples", samples, least=MIN_SAMPLES),
         _within("gaps", gaps, most=MAX_GAP_S),
         _within("missing_samples", missing, most=MAX_MISSING),
-        Rule(nodes == record.layout.num_nodes, finding("all_nodes", measured=nodes, nodes=record.layout.num_nodes)),
         _all_devices(record, channels),
     ]
     if differences:
@@ -131,7 +118,7 @@ def why_not_ranked(results: PointResults, energy: str = "energy") -> Finding | N
         if kind == ESTIMATE:
             return finding("is_estimate")
         for rule in energy_rules(record, energy):
-            if not rule.kept and rule.name != IDLE_POWER:
+            if not rule.kept and rule.finding.topic != IDLE_POWER:
                 return rule.finding
     return None
 
@@ -152,40 +139,28 @@ def _within(kind: str, values: Sequence[float], least: float = -math.inf, most: 
 
 def _all_devices(record: Record, channels: Sequence[Channel]) -> Rule:
     """Check that the energy is that of exactly the devices that trained; an energy of a whole node contains them."""
-    num_devices = record.layout.num_devices or 0
-    scopes = {channel.scope for channel in channels}
-    if scopes <= {"cpu", "dram"} and scopes:
-        return _of_processors(record, scopes)
-    if len(scopes) > 1:
-        return Rule(False, _of_devices(f"the sensors have different scopes: {', '.join(sorted(scopes))}"))
-    if scopes & {"node", "supply"}:
-        return Rule(True, _of_devices(f"the sensors are of scope {scopes.pop()}, which contains them"))
-    counted = Counter[str]()
-    for channel in channels:
-        counted[channel.hostname] += int(channel.num_devices or 1)
-    if counted.total() > num_devices:  # sensors without ids, such as IPUs', and cards of two devices
-        return Rule(False, _of_devices(f"the energy of {counted.total()} devices is counted, {num_devices} trained"))
-    trained = Counter(device.hostname for device in record.devices)
-    if counted.total() == num_devices == trained.total() and counted != trained:
-        known = ", ".join(f"{counted[host]} of {number} devices of {host}" for host, number in sorted(trained.items()))
-        return Rule(False, _of_devices(known))
-    is_all = counted.total() == num_devices
-    return Rule(is_all, _of_devices(f"{counted.total()} of {num_devices} devices"))
-
-
-def _of_processors(record: Record, scopes: set[str]) -> Rule:
-    """Check an energy of processors and memory: the processors must have trained."""
-    if "cpu" not in scopes:
-        return Rule(False, _of_devices("the energy is of memory alone"))
-    accelerated = is_accelerated(record)
-    if accelerated is None:
-        return Rule(None, finding("all_devices"))
-    words = "accelerators trained, and the energy is of processors alone" if accelerated else "the processors trained"
-    return Rule(not accelerated, _of_devices(words))
-
-
-def _of_devices(known: str) -> Finding:
-    return finding("all_devices", known=known)
+    scopes, num_devices = {channel.scope for channel in channels}, record.layout.num_devices or 0
+    nodes, num_nodes = len({channel.hostname for channel in channels}), record.layout.num_nodes
+    known = f"the sensors are of scope {' and '.join(sorted(scopes))}"
+    if nodes != num_nodes:
+        is_all, known = False, f"{nodes} of {num_nodes} nodes"
+    elif scopes <= {"cpu", "dram"}:
+        accelerated = is_accelerated(record)
+        if accelerated is None:
+            return Rule(None, finding("all_devices"))
+        is_all = "cpu" in scopes and not accelerated
+        known += ", and accelerators trained" if accelerated else ", and processors trained"
+    elif scopes & {"node", "supply"} or len(scopes) > 1:
+        is_all = len(scopes) == 1
+    else:
+        counted = Counter[str]()
+        for channel in channels:
+            counted[channel.hostname] += int(channel.num_devices or 1)
+        trained = Counter(device.hostname for device in record.devices)
+        is_all = counted.total() == num_devices and (counted == trained or trained.total() != num_devices)
+        by_node = ", ".join(f"{number} on {host}" for host, number in sorted(counted.items()))
+        known = f"{counted.total()} of {num_devices} devices" + (f": {by_node}" if num_nodes > 1 else "")
+    return Rule(is_all, finding("all_devices", known=known))
 
 
 def window_too_short(results: PointResults, path: str = "") -> Finding | None:
@@ -212,7 +187,7 @@ def deviations(results: PointResults, with_energy: bool = True) -> list[Finding]
         found.append(finding("some_failed", failed=len(results.bad), runs=len(results.bad) + len(results.good)))
     for record in results.good:
         if not results.point.to_loss:  # whose window begins with the first step
-            found += [] if record.serving else unsteady(step_times_s(record))
+            found += [] if record.serving else unsteady(record.step_times_s)
         found += _throttled(record)
         found += _of_energy(record) if with_energy else []
         if record.metrics.comparable is False:
@@ -234,7 +209,7 @@ def deviations(results: PointResults, with_energy: bool = True) -> list[Finding]
 def _of_energy(record: Record) -> list[Finding]:
     """Return the rules that an energy breaks, and what is not known about its sensor."""
     found = [
-        finding("idle" if rule.name == IDLE_POWER else "energy_rule", reasons=(rule.finding,))
+        finding("idle" if rule.finding.topic == IDLE_POWER else "energy_rule", reasons=(rule.finding,))
         for rule in energy_rules(record)
         if not rule.kept
     ]
@@ -250,19 +225,20 @@ def _throttled(record: Record) -> list[Finding]:
 
     Also reports an accelerator whose sensor does not record throttling, and the first device whose power limit varied.
     """
+    found, channels = [], sensor_channels(record)
+    by_channel = [channel.clocks.throttled for channel in channels]
+    if is_accelerated(record) and None in by_channel:
+        found.append(finding("throttling_unknown"))
+    if limits := next((channel.limits for channel in channels if channel.limits.varied), None):
+        watts = {f"{name}_w": limits.number(f"power_limit_{name}_w") for name in ("least", "mean", "most")}
+        found.append(finding("limit_changed", **watts))
     quota_percent = value_at(record, "metrics.cpu_throttled_percent") or 0.0
+    if quota_percent > 100 * MAX_THROTTLED:
+        found.append(finding("quota", percent=quota_percent))
     worst: dict[str, float] = {}
-    by_channel = [channel.clocks.throttled for channel in sensor_channels(record)]
-    for throttled in by_channel:
-        for reason, percent in (throttled or {}).items():
+    for throttled in filter(None, by_channel):
+        for reason, percent in throttled.items():
             worst[reason] = max(worst.get(reason, 0.0), percent)
-    is_unknown = bool(is_accelerated(record)) and None in by_channel
-    found = [finding("throttling_unknown")] * is_unknown
-    names = ("least", "mean", "most")
-    varied = (channel.limits for channel in sensor_channels(record) if channel.limits.varied)
-    for limits in islice(varied, 1):
-        found.append(finding("limit_changed", **{f"{one}_w": limits.number(f"power_limit_{one}_w") for one in names}))
-    found += [finding("quota", percent=quota_percent)] * (quota_percent > 100 * MAX_THROTTLED)
     held_back = {reason: percent for reason, percent in worst.items() if percent > 100 * MAX_THROTTLED}
     return found + [finding("throttled", reason=reason, percent=percent) for reason, percent in held_back.items()]
 
@@ -286,12 +262,13 @@ def rising(record: Record) -> list[Finding]:
 
 
 def _origin(origin: Provenance) -> list[Finding]:
-    """Return the deviations of a run's code and node, and the unknown facts about them."""
-    changed = {"True": "the code had local changes", "False": ""}
-    shared = {"no": "shared", "yes": ""}
-    on_code = (
-        "" if origin.git_commit else "the version of the code is not known",
-        changed.get(str(origin.git_dirty), "whether the code had local changes is not known"),
-    )
-    on_node = [shared.get(str(origin.exclusive), "exclusive_unknown")]
-    return [finding("code", what=what) for what in on_code if what] + list(map(finding, filter(None, on_node)))
+    """Return the deviations of a run's code, and the unknown facts about code and node."""
+    found = []
+    if not origin.git_commit:
+        found.append(finding("code", what="the version of the code is not known"))
+    if origin.git_dirty is not False:
+        unknown = "whether the code had local changes is not known"
+        found.append(finding("code", what="the code had local changes" if origin.git_dirty else unknown))
+    if origin.exclusive not in ("yes", "no"):  # on a shared node the run is wrong
+        found.append(finding("exclusive_unknown"))
+    return found

@@ -45,16 +45,10 @@ def filled_apart(results: Sequence[PointResults]) -> str:
     return f"Not ranked: {', '.join(apart)}, as all runs filled nodes, and those of others did not." if apart else ""
 
 
-def fastest(results: Iterable[PointResults], path: str = PER_DEVICE) -> PointResults | None:
-    """Return the point with the highest value, as `unmixed`; None if no point has one."""
+def fastest(results: Iterable[PointResults], path: str = PER_DEVICE, is_least: bool = False) -> PointResults | None:
+    """Return the point with the highest value, or the lowest, as `unmixed`; None if no point has one."""
     known = unmixed([one for one in results if one.value(path) is not None])
-    return max(known, key=lambda one: one.value(path) or 0.0, default=None)
-
-
-def slowest(results: Iterable[PointResults], path: str) -> PointResults | None:
-    """Return the point with the lowest value, None where no point has one."""
-    known = unmixed([one for one in results if one.value(path) is not None])
-    return min(known, key=lambda one: one.value(path) or 0.0, default=None)
+    return (min if is_least else max)(known, key=lambda one: one.value(path) or 0.0, default=None)
 
 
 def best_by_devices(results: Sequence[PointResults]) -> dict[int, PointResults]:
@@ -69,14 +63,6 @@ def best_of_systems(results: Sequence[PointResults], path: str) -> list[PointRes
     """Return the point with the highest value of each system, highest value first."""
     best = [one for mine in grouped(results, lambda one: one.system).values() if (one := fastest(mine, path))]
     return sorted(unmixed(best), key=lambda one: one.value(path) or 0.0, reverse=True)
-
-
-def devices_of_all(results: Sequence[PointResults]) -> int | None:
-    """Return the largest number of devices for which every system and precision with good runs has one."""
-    good = grouped((one for one in results if one.good), lambda one: (one.system, one.precision))
-    devices = [{one.point.devices for one in mine} for mine in good.values()]
-    shared = set.intersection(*devices) if devices else set()
-    return max(shared, default=None)
 
 
 class Ranking(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -105,7 +105,6 @@ class Quantity:
     work: Annotated[Above0 | None, "of a time, in units of work; otherwise the workload's default"] = None
     work_unit: Annotated[str, "such as tokens, to guard against mistakes"] = ""
     unit: Annotated[Unit, "of a time; otherwise h"] = ""
-    machine_devices: Annotated[From1 | None, "of a machine time: devices of the whole machine"] = None
     without_fastest: Annotated[From0, "number of a point's runs that the mean leaves out"] = 0
     without_slowest: From0 = 0
     of_runs: Annotated[From0, "number of runs that are needed"] = 0
@@ -179,6 +178,12 @@ class Item(Quantity):
         if self.what not in most:
             refuse_thousands(limit, f"{where}: the limit of {self.what}")
 
+    def keeps(self, value: Any) -> bool:
+        """Return whether a number keeps the limit, or a grade, which sorts by its name."""
+        if value is None:
+            return False
+        return bool(value <= self.at_most if self.at_least is None else value >= self.at_least)
+
     def __str__(self) -> str:
         return self.name or f"{self.of}: {self.words} {self.limit_words}"
 
@@ -198,6 +203,19 @@ class Budget:
     devices: From1 | None = None
     money: Annotated[Above0 | None, "in the currency of the prices file"] = None
     power_kw: Annotated[Above0 | None, "at the supply"] = None
+
+    @property
+    def limits(self) -> list[str]:
+        """The limits that it has, in words."""
+        names = {"devices": self.devices, "money": self.money, "power": self.power_kw}
+        return [name for name, limit in names.items() if limit]
+
+    @property
+    def title(self) -> str:
+        """Text on how systems are made equal."""
+        if not self.limits:
+            return "per device, each at its best point"
+        return f"at equal {self.limits[0]}" if len(self.limits) == 1 else "within the whole budget"
 
 
 @dataclass(frozen=True)
@@ -232,36 +250,27 @@ class Score:
 class Requirements:
     """Content of a requirements file."""
 
+    ADDED = ("machine_devices",)
     workloads: Annotated[Mapping[str, Selection], {"minProperties": 1}]
     must: Annotated[tuple[Item, ...], {"title": "requirement"}] = ()
     reference: Annotated[Name, "the system that has score 1; empty: the first"] = ""
     budget: Annotated[Budget, "that each system is scaled to"] = field(default_factory=Budget)
     score: Annotated[Score | None, "the buyer's formula, which replaces the weighted geometric mean"] = None
+    machine_devices: int | None = None  # of the whole machine: those of the budget, else of the pledge
 
 
 def read_requirements(path: Path) -> Requirements:
     """Read a requirements file; raises RecordError for missing or unknown keys and for invalid values."""
     found: Requirements = read_file(Requirements, path, "requirements")
-    found = _changed(found, lambda one, where: completed(one, found.workloads, f"{path}, {where}"))
-    names = [str(item) for item in found.must]
+    wanted, score = found.workloads, found.score
+    must = [completed(one, wanted, f"{path}, requirement {number}") for number, one in enumerate(found.must, 1)]
+    names = [str(item) for item in must]
     if twice := [name for name in names if names.count(name) > 1]:
         raise RecordError(f"{path}: the requirement '{twice[0]}' occurs twice")
-    return for_machine(found, found.budget.devices) if found.budget.devices else found
-
-
-def for_machine(requirements: Requirements, devices: int) -> Requirements:
-    """Return requirements with a number of devices of the whole machine, where a machine time names none."""
-    return _changed(requirements, lambda one, _: replace(one, machine_devices=one.machine_devices or devices))
-
-
-def _changed(requirements: Requirements, change: Callable[[Any, str], Any]) -> Requirements:
-    """Return requirements with each quantity changed by a function of it and its place in words."""
-    must, score = requirements.must, requirements.score
     if score:
-        terms = {name: change(one, f"score, term {name}") for name, one in score.terms.items()}
+        terms = {name: completed(one, wanted, f"{path}, score, term {name}") for name, one in score.terms.items()}
         score = replace(score, terms=terms)
-    must = tuple(change(one, f"requirement {number}") for number, one in enumerate(must, 1))
-    return replace(requirements, must=must, score=score)
+    return replace(found, must=tuple(must), score=score, machine_devices=found.budget.devices)
 
 
 def completed(one: Any, wanted: Mapping[str, Selection], where: str) -> Any:

@@ -90,30 +90,23 @@ def speed_of(results: Sequence[PointResults], devices: int) -> Speed:
     return Speed(best[most] * (jobs * most), "" if devices == most else words, most)
 
 
-class Power(NamedTuple):
-    """Power of one device at the supply, in watts, including what its sensors do not cover and the site's overhead."""
+def power_at_supply(one: PointResults, costs: Costs) -> Estimate | str:
+    """Return the power of one device at the supply, in watts, with what its sensors do not cover and the site's PUE.
 
-    estimate: Estimate | None
-    why_not: str = ""
-
-
-def power_at_supply(one: PointResults, costs: Costs) -> Power:
-    """Return the power at a point, in watts.
-
-    None if the energy does not count, or without a price, whose entry states the power that sensors do not cover.
+    Else why there is none: the energy does not count, or there is no price, whose entry states the uncovered power.
     """
     power = one.estimate(POWER, with_accuracy=True)
     if one.system not in costs.systems:
-        return Power(None, costs.no_price(one.system))
+        return costs.no_price(one.system)
     if why := why_not_ranked(one):
-        return Power(None, str(why))
+        return str(why)
     if power is None:
-        return Power(None, "its runs have energies of different kinds")
+        return "its runs have energies of different kinds"
     per_device = power / one.point.devices
     overhead = uncovered_w(one, costs)
     whole_w = per_device.value + overhead.value_w
     at_supply = per_device * exactly(whole_w / per_device.value * costs.pue, overhead.error_w / whole_w)
-    return Power(at_supply.of_source((one.system, POWER)))  # one power in all workloads
+    return at_supply.of_source((one.system, POWER))  # one power in all workloads
 
 
 def devices_per_node(results: Iterable[PointResults], price: Price | None) -> int:
@@ -124,83 +117,75 @@ def devices_per_node(results: Iterable[PointResults], price: Price | None) -> in
     return max((devices // nodes for devices, nodes in layouts if nodes > 1), default=1)
 
 
-def sizes(power: Power, system: str, budget: Budget, costs: Costs | None, per_node: int = 1) -> dict[str, Size]:
-    """Return the size of a system within the budget: by each of its limits, and by all of them together."""
-    by_limit = {}
-    price = costs.systems.get(system) if costs else None
-    no_price = costs.no_price(system) if costs else "no prices are given"
-    if budget.devices:
-        by_limit["devices"] = _whole_nodes("devices", budget.devices, per_node)
-    if budget.money:
-        each = price.price_per_device if price else 0.0
-        why_not = f"a device of {system} has the price 0" if price else no_price
-        by_limit["money"] = _whole_nodes("money", budget.money / each, per_node) if each else Size(None, why_not)
-    if budget.power_kw:
-        by_limit["power"] = Size(None, power.why_not if price else no_price)
-        if price and power.estimate:
-            size = _whole_nodes("power", 1000 * budget.power_kw / power.estimate.value, per_node)
-            by_limit["power"] = size._replace(power=power.estimate)
-    if len(by_limit) > 1:
-        by_limit = {"budget": min(by_limit.values(), key=lambda size: size.devices or -1), **by_limit}
-    return by_limit
-
-
-def _whole_nodes(limit: str, devices: float, per_node: int) -> Size:
-    """Return the size in whole nodes that a limit of the budget allows, given its number of devices."""
-    if devices < 1:
-        return Size(None, f"the budget of {limit} is too small for one device")
-    if devices < per_node:
-        return Size(None, f"{devices_text(math.floor(devices))} are less than a node of {per_node}")
-    return Size(math.floor(devices) // per_node * per_node, limit=limit)
-
-
-def hungriest(by_workload: Mapping[str, Sequence[PointResults]], costs: Costs | None) -> Power:
-    """Return one system's power at the workload with the highest; none unless every workload has one."""
-    powers = {name: _power(results, costs) for name, results in by_workload.items()} if costs else {}
-    missing = [f"{name}: {power.why_not}" for name, power in powers.items() if power.estimate is None]
-    known = [power for power in powers.values() if power.estimate]
-    if missing or not known:
-        return Power(None, f"{NO_ENERGY} ({'; '.join(missing)})")
-    return max(known, key=lambda one: one.estimate.value if one.estimate else 0.0)
-
-
-def _power(results: Sequence[PointResults], costs: Costs) -> Power:
-    """Return the power at a workload's best point on the most devices, if possible on full nodes."""
-    best = _on_most_devices(results)
-    return power_at_supply(best, costs) if best else Power(None, "no run that counts")
-
-
-def energy_kinds(by_workload: Mapping[str, Sequence[PointResults]]) -> set[str]:
-    """Return the kinds of energy that a system's power is derived from."""
-    best = [one for results in by_workload.values() if (one := _on_most_devices(results))]
-    return {kind for one in best if (kind := energy_kind(one.any))}
-
-
-def _on_most_devices(results: Sequence[PointResults]) -> PointResults | None:
-    return next(reversed(best_by_devices(ranked_points(results)).values()), None)
-
-
 class Total(NamedTuple):
     """Cost of a machine over its lifetime, in money; values that need an unknown power are None."""
 
     purchase: float
     power_kw: float | None  # at the supply, while it works
-    electricity: float | None
-
-    @property
-    def total(self) -> float | None:
-        """Purchase and electricity."""
-        return None if self.electricity is None else self.purchase + self.electricity
+    total: float | None  # purchase and electricity
 
 
-def total_of(size: Size, system: str, power: Power, costs: Costs | None) -> Total | None:
-    """Return the total for a system of that size; None without a price or a size."""
-    price = costs.systems.get(system) if costs else None
-    if costs is None or price is None or size.devices is None:
-        return None
-    purchase = price.price_per_device * size.devices
-    if power.estimate is None:
-        return Total(purchase, None, None)
-    power_kw = power.estimate.value * size.devices / 1000
-    hours = HOURS_PER_YEAR * costs.lifetime_years * costs.utilisation
-    return Total(purchase, power_kw, power_kw * hours * costs.electricity_per_kwh)
+class Offer:
+    """One system that may be bought: its points by workload, its price, and its power at the supply."""
+
+    def __init__(self, points: Mapping[str, Sequence[PointResults]], system: str, costs: Costs | None) -> None:
+        self.points, self._system, self._costs = points, system, costs
+        self.price = costs.systems.get(system) if costs else None
+        self.per_node = devices_per_node([one for every in points.values() for one in every], self.price)
+        best = {name: _on_most_devices(every) for name, every in points.items()}
+        self.kinds = {kind for one in best.values() if one and (kind := energy_kind(one.any))}
+        self.power = _hungriest(best, costs)
+        self.unlike = ""  # why no size depends on its power, which is of another kind than that of others
+
+    def size(self, budget: Budget) -> Size:
+        """Return the size within all limits of the budget, of which the tightest binds."""
+        sizes, price = [], self.price
+        no_price = self._costs.no_price(self._system) if self._costs else ""
+        if budget.devices:
+            sizes.append(self._whole_nodes("devices", budget.devices))
+        if budget.money and price and price.price_per_device:
+            sizes.append(self._whole_nodes("money", budget.money / price.price_per_device))
+        elif budget.money:
+            sizes.append(Size(None, f"a device of {self._system} has the price 0" if price else no_price))
+        power = self.unlike or self.power
+        if budget.power_kw and price and isinstance(power, Estimate):
+            size = self._whole_nodes("power", 1000 * budget.power_kw / power.value)
+            sizes.append(size._replace(power=power))
+        elif budget.power_kw:
+            sizes.append(Size(None, str(power) if price else no_price))
+        return min(sizes, key=lambda size: size.devices or -1, default=Size(None))
+
+    def _whole_nodes(self, limit: str, devices: float) -> Size:
+        """Return the size in whole nodes that a limit of the budget allows, given its number of devices."""
+        if devices < 1:
+            return Size(None, f"the budget of {limit} is too small for one device")
+        if devices < self.per_node:
+            return Size(None, f"{devices_text(math.floor(devices))} are less than a node of {self.per_node}")
+        return Size(math.floor(devices) // self.per_node * self.per_node, limit=limit)
+
+    def total(self, size: Size) -> Total | None:
+        """Return the total for a machine of a size; None without a price or a size."""
+        if self._costs is None or self.price is None or size.devices is None:
+            return None
+        purchase = self.price.price_per_device * size.devices
+        if isinstance(self.power, str):
+            return Total(purchase, None, None)
+        power_kw = self.power.value * size.devices / 1000
+        hours = HOURS_PER_YEAR * self._costs.lifetime_years * self._costs.utilisation
+        return Total(purchase, power_kw, purchase + power_kw * hours * self._costs.electricity_per_kwh)
+
+
+def _on_most_devices(results: Sequence[PointResults]) -> PointResults | None:
+    """Return the best point on the most devices, if possible on full nodes."""
+    return next(reversed(best_by_devices(ranked_points(results)).values()), None)
+
+
+def _hungriest(best: Mapping[str, PointResults | None], costs: Costs | None) -> Estimate | str:
+    """Return one system's power at the workload with the highest, or why not every workload has one."""
+    powers = {
+        name: power_at_supply(one, costs) if one and costs else "no run that counts" for name, one in best.items()
+    }
+    missing = [f"{name}: {power}" for name, power in powers.items() if isinstance(power, str)]
+    if missing:
+        return f"{NO_ENERGY} ({'; '.join(missing)})"
+    return max((power for power in powers.values() if isinstance(power, Estimate)), key=lambda one: one.value)

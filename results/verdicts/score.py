@@ -9,38 +9,21 @@ from typing import NamedTuple
 
 from jpwr.messages import near
 from record.findings import finding
-from record.values import PER_DEVICE
+from record.values import PER_DEVICE, grouped
 from results.find.records import RecordError
 from results.points.estimate import Estimate, Interval, Part, exactly, half_interval, overlap, product
 from results.points.repeats import PointResults
 from results.verdicts.accept import Verdict
 from results.verdicts.cost import Costs
-from results.verdicts.measures import Answer, answer, check_alike, points_of
+from results.verdicts.measures import Answer, answer, check_alike
 from results.verdicts.outcome import Outcome
+from results.verdicts.quality import energy_kind
 from results.verdicts.ranking import fastest, ranked_points
 from results.verdicts.requirements import Quantity, Requirements, Selection
-from results.verdicts.scale import (
-    Power,
-    Size,
-    Speed,
-    Total,
-    devices_per_node,
-    energy_kinds,
-    hungriest,
-    sizes,
-    total_of,
-)
+from results.verdicts.scale import Offer, Size, Speed, Total
 
 NOT_SHARED = "no good run in a precision that all systems have"
-EQUAL_DEVICES = "per device"  # without a number of devices in the budget
 NEAREST = 3  # systems after the first, for which the change of a weight that would make them first is reported
-TITLES = {
-    "budget": "within the whole budget",
-    EQUAL_DEVICES: "per device, each at its best point",
-    "devices": "at equal devices",
-    "money": "at equal money",
-    "power": "at equal power",
-}
 
 
 class Scored(NamedTuple):
@@ -65,9 +48,8 @@ class Turn(NamedTuple):
 
 
 class Ranked(NamedTuple):
-    """Scores of all systems that are made equal in one way, such as equal money."""
+    """Scores of all systems, each in the size that the budget allows, or per device without a budget."""
 
-    by: str  # one of TITLES, or the buyer's formula
     title: str
     scores: list[Scored]  # the best first, those without a score last
     tied: list[str]  # systems that are not distinguishable from the first
@@ -77,10 +59,10 @@ class Ranked(NamedTuple):
     by_money: bool = False  # whether the sizes that it compares depend on prices
 
 
-def scores(
+def ranking_of(
     results: Sequence[PointResults], requirements: Requirements, costs: Costs | None, verdicts: Sequence[Verdict] = ()
-) -> list[Ranked]:
-    """Return the rankings that the requirements ask for, the most important first.
+) -> Ranked:
+    """Return the ranking that the requirements ask for.
 
     A system that fails a requirement has no score. Raises RecordError for a reference that is not among the systems.
     """
@@ -92,44 +74,27 @@ def scores(
     check_alike(results, requirements.workloads)
     failed = {one.system: f"it fails the requirement '{one.item}'" for one in verdicts if one.outcome is Outcome.FAILED}
     if requirements.score:
-        return [_by_formula(results, systems, requirements, failed)]
+        return _by_formula(results, systems, requirements, failed)
     budget = requirements.budget
     if (budget.money or budget.power_kw) and costs is None:
         raise RecordError("a budget of money or power needs prices of the machines: give --prices FILE")
     if not any(one.weight for one in requirements.workloads.values()):
         raise RecordError("all weights of the requirements are 0: set one above 0")
-    offers = _offers(results, systems, requirements, costs)
-    ways = list(offers[systems[0]].sizes)
-    ways = [*ways[:1], *([EQUAL_DEVICES] if "devices" not in ways else []), *ways[1:]]
-    return [_Comparison(way, offers, requirements, costs).ranked(failed) for way in ways]
-
-
-class _Offer(NamedTuple):
-    """One system: its points by workload, its power at the supply, and its size within the budget."""
-
-    points: Mapping[str, Sequence[PointResults]]
-    power: Power
-    sizes: dict[str, Size]  # by the kind of equality, such as equal devices or equal money
-    per_node: int  # devices of a node, which is bought whole
+    return _Comparison(_offers(results, systems, requirements, costs), requirements).ranked(failed)
 
 
 def _offers(
     results: Sequence[PointResults], systems: Sequence[str], requirements: Requirements, costs: Costs | None
-) -> dict[str, _Offer]:
+) -> dict[str, Offer]:
     """Return the offers; one whose energy differs in kind from the reference's has no size by power."""
     alike = {name: _of_one_precision(results, wanted) for name, wanted in requirements.workloads.items()}
-    points = {
-        system: {name: [one for one in every if one.system == system] for name, every in alike.items()}
-        for system in systems
-    }
-    kinds = {system: energy_kinds(by_workload) for system, by_workload in points.items()}
     offers = {}
-    for system, by_workload in points.items():
-        power, price = hungriest(by_workload, costs), costs.systems.get(system) if costs else None
-        unlike = _unlike_energies(kinds, system, requirements.reference) if power.estimate else ""
-        per_node = devices_per_node((one for one in results if one.system == system), price)
-        by_way = sizes(Power(None, unlike) if unlike else power, system, requirements.budget, costs, per_node)
-        offers[system] = _Offer(by_workload, power, by_way, per_node)
+    for system in systems:
+        points = {name: [one for one in every if one.system == system] for name, every in alike.items()}
+        offers[system] = Offer(points, system, costs)
+    kinds = {system: offer.kinds for system, offer in offers.items()}
+    for system, offer in offers.items():
+        offer.unlike = _unlike_energies(kinds, system, requirements.reference)
     return offers
 
 
@@ -148,11 +113,10 @@ def _of_one_precision(results: Sequence[PointResults], wanted: Selection) -> lis
     Includes failed runs without a recorded precision. Raises RecordError if there are several such precisions.
     """
     every = wanted.of(results)
-    good = ranked_points(every)
-    has = [{one.precision for one in good if one.system == name} for name in dict.fromkeys(one.system for one in good)]
-    if wanted.precision or not has:
+    good = grouped(ranked_points(every), lambda one: one.system)
+    if wanted.precision or not good:
         return every
-    shared = set.intersection(*has)
+    shared = set.intersection(*({one.precision for one in points} for points in good.values()))
     if len(shared) > 1:
         names = " and ".join(sorted(shared))
         raise RecordError(f"{wanted.benchmark} was run in {names}: set 'precision' of the workload in the requirements")
@@ -161,22 +125,20 @@ def _of_one_precision(results: Sequence[PointResults], wanted: Selection) -> lis
 
 def _per_device(points: Sequence[PointResults]) -> Speed:
     best = fastest(ranked_points(points))
-    estimate = best.estimate(PER_DEVICE) if best else None
-    return Speed(estimate, best.point.place if best else NOT_SHARED)
+    return Speed(best.estimate(PER_DEVICE), best.point.place) if best else Speed(None, NOT_SHARED)
 
 
 class _Comparison:
-    """Comparison of systems made equal in one way, by the weighted geometric mean of their throughputs."""
+    """Comparison of systems by the weighted geometric mean of their throughputs."""
 
-    def __init__(self, way: str, offers: Mapping[str, _Offer], requirements: Requirements, costs: Costs | None) -> None:
-        self._way, self._offers, self._costs = way, offers, costs
-        self._reference, self._budget = requirements.reference, requirements.budget
+    def __init__(self, offers: Mapping[str, Offer], requirements: Requirements) -> None:
+        self._offers, self._reference, self._budget = offers, requirements.reference, requirements.budget
         weights = {name: one.weight for name, one in requirements.workloads.items() if one.weight}
         self._weights = {name: weight / math.fsum(weights.values()) for name, weight in weights.items()}
-        self._sizes = {system: one.sizes.get(way, Size(1)) for system, one in offers.items()}
+        self._sizes = {system: offer.size(self._budget) for system, offer in offers.items()}
         self._speeds = {
             system: {
-                name: _per_device(points) if way == EQUAL_DEVICES else self._sizes[system].speed(points)
+                name: self._sizes[system].speed(points) if self._budget.limits else _per_device(points)
                 for name, points in one.points.items()
             }
             for system, one in offers.items()
@@ -190,28 +152,27 @@ class _Comparison:
         turns += [turn for system in others for turn in self._price_turn(first, system)]
         lead = self._over(first, others[0]) if others else None
         lead = lead if isinstance(lead, Estimate) else None
-        by_money = self._way in ("money", "budget") and bool(self._budget.money)
-        return Ranked(self._way, TITLES[self._way], rows, tied, turns, self._reference, lead, by_money)
+        return Ranked(self._budget.title, rows, tied, turns, self._reference, lead, bool(self._budget.money))
 
     def _over(self, system: str, base: str) -> Estimate | str:
         """Return the ratio of two scores, or why there is none."""
         ratios = []
         for name, weight in self._weights.items():
-            both = {one: self._speeds[one][name] for one in (system, base)}
-            if missing := next((one for one, speed in both.items() if speed.estimate is None), ""):
-                return f"{name} of {missing}: {both[missing].words}"
-            ours, theirs = both[system].estimate, both[base].estimate
+            for one in (system, base):
+                if self._speeds[one][name].estimate is None:
+                    return f"{name} of {one}: {self._speeds[one][name].words}"
+            ours, theirs = (self._speeds[one][name].estimate for one in (system, base))
             assert ours and theirs
             ratios.append((ours / theirs, weight))
         return product(ratios)
 
     def _scored(self, system: str, failed: str) -> Scored:
-        own = failed or self._over(system, system)
-        if not isinstance(own, str):
-            own = exactly(1.0) if system == self._reference else self._over(system, self._reference)
-        value, interval, why_not = (None, None, own) if isinstance(own, str) else (own.value, own.interval, "")
-        size, is_sized = self._sizes[system], self._way != EQUAL_DEVICES
-        total = total_of(size, system, self._offers[system].power, self._costs) if is_sized else None
+        ratio = failed or self._over(system, self._reference)
+        if system == self._reference and not isinstance(ratio, str):
+            ratio = exactly(1.0)
+        value, interval, why_not = (None, None, ratio) if isinstance(ratio, str) else (ratio.value, ratio.interval, "")
+        size = self._sizes[system] if self._budget.limits else Size(1)
+        total = self._offers[system].total(size) if self._budget.limits else None
         return Scored(system, value, interval, size.devices, self._speeds[system], total, why_not, size.limit)
 
     def _weight_turns(self, first: str, other: str) -> Iterator[Turn]:
@@ -230,21 +191,18 @@ class _Comparison:
     def _price_turn(self, first: str, other: str) -> Iterator[Turn]:
         """Yield the factor of the price at which another system, in whole nodes and full jobs, is not behind the first.
 
-        None where the number of devices does not depend on money, or no price suffices within the other limits.
+        None if the size does not depend on money, or no price suffices within the other limits.
         """
-        offer, money = self._offers[other], self._budget.money
-        if not (self._costs and money and self._way in ("money", "budget")):
+        offer, size, money = self._offers[other], self._sizes[other], self._budget.money
+        if not (money and offer.price):
             return
         measured = (speed.measured or 1 for speed in self._speeds[other].values())
         step = math.lcm(offer.per_node, *measured)  # multiples of it leave no device idle: the score is linear
         least = self._score(first, self._sizes[first]) * (1 - 1e-9)
-        size = self._sizes[other]
         devices = step * math.ceil(least / self._score(other, size._replace(devices=step)))
-        others = offer.sizes.keys() - {"money", "budget"} if self._way == "budget" else ()
-        most = min((offer.sizes[way].devices or math.inf for way in others), default=math.inf)
-        is_enough = self._score(other, size._replace(devices=devices)) >= least
-        if (size.devices or 0) < devices <= most and is_enough:
-            yield Turn(other, f"price of {other}", money / devices / self._costs.systems[other].price_per_device)
+        most = offer.size(replace(self._budget, money=None)).devices or math.inf
+        if (size.devices or 0) < devices <= most and self._score(other, size._replace(devices=devices)) >= least:
+            yield Turn(other, f"price of {other}", money / devices / offer.price.price_per_device)
 
     def _score(self, system: str, size: Size) -> float:
         """Return the weighted product of a system's throughputs at a size; 0 without one of them."""
@@ -269,10 +227,7 @@ def _by_formula(
     """Rank the systems by the buyer's formula; the interval follows from those of the terms to first order."""
     score = requirements.score
     assert score
-    terms = {
-        name: _term(results, systems, requirements.workloads[quantity.of], quantity, requirements.reference)
-        for name, quantity in score.terms.items()
-    }
+    terms = {name: _term(results, systems, requirements, quantity) for name, quantity in score.terms.items()}
     rows = []
     for system in systems:
         answers = {name: by_system[system] for name, by_system in terms.items()}
@@ -292,22 +247,24 @@ def _by_formula(
         rows.append(Scored(system, value, interval, None, {}))
     rows, tied = _in_order(rows, 1 if score.better == "higher" else -1)
     title = f"by {score.formula}, {score.better} is better"
-    return Ranked(str(score.formula), title, rows, tied, [])
+    return Ranked(title, rows, tied, [])
 
 
 def _term(
-    results: Sequence[PointResults], systems: Sequence[str], wanted: Selection, quantity: Quantity, reference: str
+    results: Sequence[PointResults], systems: Sequence[str], requirements: Requirements, quantity: Quantity
 ) -> dict[str, Answer]:
     """Return each system's answer, in one precision and with one kind of energy, or the reason why it has none."""
+    wanted, reference = requirements.workloads[quantity.of], requirements.reference
     alike = _of_one_precision(results, wanted)
     answers = {}
     for system in systems:
-        every, mine = (points_of(points, system, wanted) for points in (results, alike))
-        left_out = any(one.good for one in every) and not any(one.good for one in mine)
-        answers[system] = (
-            Answer(why_not=finding("repeats_needed", why=NOT_SHARED)) if left_out else answer(mine, quantity)
-        )
-    kinds = {system: {one.energy_kind} for system, one in answers.items() if one.energy_kind}
+        every, mine = (wanted.of(one for one in points if one.system == system) for points in (results, alike))
+        if any(one.good for one in every) and not any(one.good for one in mine):
+            answers[system] = Answer(why_not=finding("repeats_needed", why=NOT_SHARED))
+        else:
+            answers[system] = answer(mine, quantity, requirements.machine_devices)
+    of_energy = {system: one.best for system, one in answers.items() if one.by_sampling and one.best}
+    kinds = {system: {energy_kind(best.any) or ""} for system, best in of_energy.items()}
     first = next((system for system in (reference, *systems) if system in kinds), reference)
     for system in kinds:
         if why := _unlike_energies(kinds, system, first):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 import math
+import pkgutil
 import re
 import subprocess
 import sys
@@ -41,10 +42,6 @@ class Found(NamedTuple):
     keywords: frozenset[str] = frozenset()
     is_open: bool = False
 
-    def __or__(self, other: Found) -> Found:
-        """Return the keywords of both."""
-        return Found(self.keywords | other.keywords, self.is_open or other.is_open)
-
 
 def compared(uses: Iterable[Use], package: Any, label: str) -> tuple[list[str], set[str]]:
     """Return what is wrong, and what cannot be compared.
@@ -67,45 +64,20 @@ def compared(uses: Iterable[Use], package: Any, label: str) -> tuple[list[str], 
     return faults, unknown
 
 
-class Installed:
-    """Packages of this environment: read, and imported for names that only then are there."""
-
-    @cached_property
-    def _sources(self) -> Sources:
-        return Sources(Path(sysconfig.get_path("purelib")))
-
-    def find(self, name: str) -> Found:
-        """Return what a dotted name is."""
-        try:
-            return self._sources.find(name)
-        except LookupError:
-            return _by_import(name)
-
-
 @cache
 def _by_import(name: str) -> Found:
-    top, *parts = name.split(".")
+    top = name.partition(".")[0]
     with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         try:
-            value: Any = importlib.import_module(top)
+            importlib.import_module(top)
         except Exception as error:  # without its library, a vendor's package may raise anything
             raise NotComparableError(f"{top} cannot be imported here: {type(error).__name__}") from error
-    for at, part in enumerate(parts):
         try:
-            value = getattr(value, part)
-        except AttributeError:
-            try:
-                value = importlib.import_module(".".join([top, *parts[: at + 1]]))
-            except ImportError as error:
-                raise LookupError(name) from error
+            pkgutil.resolve_name(name)
+        except (AttributeError, ImportError) as error:
+            raise LookupError(name) from error
     return Found(is_open=True)
-
-
-def _keywords(parameters: Iterable[Any]) -> Found:
-    kinds = [(one.name, one.kind) for one in parameters]
-    named = frozenset(name for name, kind in kinds if kind in NAMED)
-    return Found(named, any(kind is Parameter.VAR_KEYWORD for _, kind in kinds))
 
 
 class Sources:
@@ -146,7 +118,9 @@ class Sources:
                 raise LookupError(name)
             found = seen
         signatures = [one for each in found for one in each.get_signatures()]
-        return _union(_keywords(one.params) for one in signatures) if signatures else Found(is_open=True)
+        parameters = [(one.name, one.kind) for signature in signatures for one in signature.params]
+        is_open = not signatures or any(kind is Parameter.VAR_KEYWORD for _, kind in parameters)
+        return Found(frozenset(name for name, kind in parameters if kind in NAMED), is_open)
 
     def fields(self, class_name: str) -> set[str]:
         """Return the fields of all classes of that name, with those of their bases and their aliases."""
@@ -179,11 +153,18 @@ class Sources:
         return [one for names in every for one in names if one.name == name and one.type in ("class", "function")]
 
 
-def _union(found: Iterable[Found]) -> Found:
-    both = Found()
-    for one in found:
-        both |= one
-    return both
+class Installed(Sources):
+    """Packages of this environment: read, and imported for names that only then are there."""
+
+    def __init__(self) -> None:
+        super().__init__(Path(sysconfig.get_path("purelib")))
+
+    def find(self, name: str) -> Found:
+        """Return what a dotted name is."""
+        try:
+            return super().find(name)
+        except LookupError:
+            return _by_import(name)
 
 
 def download(package: str, version: str, cache: Path) -> Path:

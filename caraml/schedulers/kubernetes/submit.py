@@ -1,8 +1,7 @@
 """Submit the point of a folder as a Job of Kubernetes.
 
-The workflow has written the point's resources to `request.json`. This command makes the objects from
-jube/include/pod.yaml.in, and leaves in the folder: `kubernetes.yaml`, the submitted objects, and `job.id`, the name,
-namespace and context of the Job.
+It makes the objects from the values of the point and jube/include/pod.yaml.in, and leaves in the folder:
+`kubernetes.yaml`, the submitted objects, and `job.id`, the name, namespace and context of the Job.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import os
 import re
 import secrets
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ from benchmarks.common.node.programs import words
 from benchmarks.common.node.provenance import commit, has_changes
 from caraml.errors import SchedulerError, SiteError
 from caraml.installation import checkout
-from caraml.plan.job import REQUEST
+from caraml.plan.job import POINT, Point
+from caraml.plan.job import job as values_of
 from caraml.plan.site import Site
 from caraml.schedulers.kubernetes.kubectl import NAME, PART, Kubectl, Object
 from jpwr.limits.kept import FOLDER
@@ -73,14 +74,14 @@ def write_objects(folder: Path, site: Site) -> list[Object]:
     import yaml
 
     check_claim(site, {})
-    request = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
-    values = _values(request, site, folder)
+    point = values_of(Point.read(folder / POINT))
+    values = _values(point, site, folder)
     text = (checkout() / "jube/include/pod.yaml.in").read_text(encoding="utf-8")
     text = re.sub("#([A-Z_]+)#", lambda found: json.dumps(values[found[1]], ensure_ascii=False), text)
     service, job = map(_without_nulls, yaml.safe_load_all(text))
     if site.kubernetes_pod:
         job = _with_fields(job, Path(site.kubernetes_pod), folder / OBJECTS)
-    found = [service, job] if request["nodes"] > 1 else [job]
+    found = [service, job] if point["job_nodes"] > 1 else [job]
     (folder / OBJECTS).write_text(yaml.safe_dump_all(found, sort_keys=False, width=120), encoding="utf-8")
     return found
 
@@ -127,37 +128,36 @@ def _with_fields(job: Object, fields: Path, file: Path) -> Object:
     return Kubectl().json("patch", "--local", "-f", str(file), "--type=strategic", "-p", patch)
 
 
-def _values(request: Object, site: Site, folder: Path) -> dict[str, Any]:
+def _values(point: Mapping[str, Any], site: Site, folder: Path) -> dict[str, Any]:
     """Return the values for the template, by name; raises SiteError for unusable settings of the site."""
     place = "-".join(part.partition("_")[0] for part in folder.parts[-3:-1])
-    readable = re.sub(r"[^a-z0-9]+", "-", f"{request['benchmark']}-{place}".lower())[: LONGEST_NAME - 7].strip("-")
+    readable = re.sub(r"[^a-z0-9]+", "-", f"{point['benchmark']}-{place}".lower())[: LONGEST_NAME - 7].strip("-")
     name = f"{readable}-{secrets.token_hex(3)}"
-    resource = request["resource"]
-    if request["vendor"] != "none" and not resource:
+    resource = point["kubernetes_resource"]
+    if point["vendor"] != "none" and not resource:
         raise SiteError(
             "the system's block has no kubernetes_resource for a pod to request: add it in systems.yaml if the "
             "cluster offers its devices as a resource"
         )
-    devices = {resource: str(request["devices_on_node"])} if resource else {}
-    hours, minutes, seconds = map(int, request["time_limit"].split(":"))
-    nodes = [f"{name}-{index}.{name}" for index in range(request["nodes"])] if request["nodes"] > 1 else []
+    cpus, devices = str(point["cpus_per_task"]), {resource: str(point["devices_on_node"])} if resource else {}
+    hours, minutes, seconds = map(int, point["time_limit"].split(":"))
+    nodes = [f"{name}-{index}.{name}" for index in range(point["job_nodes"])] if point["job_nodes"] > 1 else []
     return {
         "NAME": name,
         "QUEUE": site.kubernetes_queue or None,
         "FOLDER": str(folder),
         "PATIENCE_S": f"{60 * float(site.kubernetes_patience_min):g}",
         "COMPLETION_MODE": "Indexed" if nodes else None,  # versions before 1.24 have none
-        "NODES": request["nodes"],
+        "NODES": point["job_nodes"],
         "TIME_LIMIT_S": (hours * 60 + minutes) * 60 + seconds,
         "NODE_SELECTOR": dict(text.split("=", 1) for text in site.kubernetes_node_selector) or None,
         "USER": os.getuid(),
         "GROUP": os.getgid(),
         "IS_NOT_ROOT": os.getuid() != 0,
-        "NOT_WITH": {PART: "caraml"} if request["exclusive"] == "yes" else {NAME: name},
-        "IMAGE": image_of(request["image"], site),
-        "RESOURCES": {"cpu": site.kubernetes_cpus or str(request["cpus"]), "memory": site.kubernetes_memory or None}
-        | devices,
-        "IMAGE_NAME": request["image"],
+        "NOT_WITH": {PART: "caraml"} if point["is_exclusive"] == "yes" else {NAME: name},
+        "IMAGE": image_of(point["image"], site),
+        "RESOURCES": {"cpu": site.kubernetes_cpus or cpus, "memory": site.kubernetes_memory or None} | devices,
+        "IMAGE_NAME": point["image"],
         "DATA_FOLDER": site.data_folder,
         "COMMIT": commit(),  # a pod may lack git
         "CHANGED": str(has_changes()),
@@ -166,7 +166,7 @@ def _values(request: Object, site: Site, folder: Path) -> dict[str, Any]:
         "NAMES_OF_NODES": ",".join(nodes) or None,
         "CLAIM": site.kubernetes_claim,
         "CLAIM_PATH": site.kubernetes_claim_path,
-        "LIMITS": "limits" if {*OPTIONS.values()} & {*request["sampler"].split()} else None,
+        "LIMITS": "limits" if {*OPTIONS.values()} & {*point["sampler_flags"].split()} else None,
         "LIMITS_FOLDER": FOLDER,
     }
 

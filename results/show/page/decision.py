@@ -14,8 +14,8 @@ from results.verdicts.accept import Verdict
 from results.verdicts.cost import Costs
 from results.verdicts.outcome import Outcome
 from results.verdicts.requirements import Requirements
-from results.verdicts.score import NEAREST, Ranked, scores
-from results.verdicts.tender.award import Tender, judge_tender
+from results.verdicts.score import NEAREST, Ranked, ranking_of
+from results.verdicts.tender.award import Tender
 from results.verdicts.tender.pledge import Pledge
 
 NEAR = 20.0  # largest factor on a weight or price that is reported
@@ -25,7 +25,7 @@ class Decision(NamedTuple):
     """Assessment of the results against the requirements."""
 
     tender: Tender
-    rankings: list[Ranked]  # the most important first
+    ranked: Ranked
     changes: list[tuple[str, str]]  # of each other system, what would make it tie with the first
 
     @property
@@ -40,8 +40,7 @@ class Decision(NamedTuple):
     @property
     def sentence(self) -> str:
         """Which system is first, by how much, and how many requirements it meets."""
-        ranked = self.rankings[0]
-        first = ranked.scores[0]
+        ranked, first = self.ranked, self.ranked.scores[0]
         met = met_words(self.of_system(first.system)) if first.value is not None else ""
         subject = first.system if ranked.tied else "It"
         return headline(ranked) + (f" {subject} {met}." if met else "")
@@ -49,8 +48,7 @@ class Decision(NamedTuple):
     @property
     def reasons(self) -> list[str]:
         """Which requirements of the first are undecided, and why other systems are not ranked."""
-        ranked = self.rankings[0]
-        first = ranked.scores[0]
+        ranked, first = self.ranked, self.ranked.scores[0]
         left = [verdict for verdict in self.of_system(first.system) if verdict.outcome is not Outcome.PASSED]
         undecided = grouped(left if first.value is not None else [], lambda verdict: verdict.reason)
         return [
@@ -70,10 +68,9 @@ def decide(
     pledge: Pledge | None = None,
 ) -> Decision:
     """Return verdicts and scores; raises RecordError where the requirements or the pledge do not fit the results."""
-    tender = judge_tender(results, requirements, pledge, skipped)
-    rankings = scores(results, tender.requirements, costs, tender.must)
-    decision = Decision(tender, rankings, [])
-    return decision._replace(changes=list(_changes(rankings[0], decision.failed)))
+    tender = Tender(results, requirements, pledge, skipped)
+    decision = Decision(tender, ranking_of(results, tender.requirements, costs, tender.must), [])
+    return decision._replace(changes=list(_changes(decision.ranked, decision.failed)))
 
 
 def _changes(whole: Ranked, failed: set[str]) -> Iterator[tuple[str, str]]:

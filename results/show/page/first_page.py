@@ -87,8 +87,8 @@ def first_page(
     columns: list[Column] = []
     cells: list[list[Cell]] = []
     if decision:
-        scored = {row.system: row for row in decision.rankings[0].scores}
-        columns.append(Column("score", decision.rankings[0].title.capitalize(), QUANTITIES["score"].help))
+        scored = {row.system: row for row in decision.ranked.scores}
+        columns.append(Column("score", decision.ranked.title.capitalize(), QUANTITIES["score"].help))
         cells.append([_score(scored[system]) if is_first else Cell() for system, is_first, _ in rows])
     for at, (title, results) in enumerate(workloads):
         points = [of_row[at] for _, _, of_row in rows]
@@ -112,7 +112,7 @@ def _rows(
     """Yield each system, whether it is its first row, and its point of each workload."""
     best = [_best_points(results) for _, results in workloads]
     systems = dict.fromkeys(point.system for _, results in workloads for point in results)
-    order = [row.system for row in decision.rankings[0].scores] if decision else _by_speed(best[0])
+    order = [row.system for row in decision.ranked.scores] if decision else _by_speed(best[0])
     for system in dict.fromkeys([*order, *systems]):
         of_system = [points.get(system, []) for points in best]
         for number in range(max(1, *map(len, of_system))):
@@ -240,7 +240,7 @@ def _of_machine(
     decision: Decision, workloads: Sequence[Workload], costs: Costs | None
 ) -> Iterator[tuple[Column, dict[str, Cell]]]:
     """Yield the columns of the machine that the budget allows, and of the requirements, by system."""
-    budget, rows = decision.tender.requirements.budget, decision.rankings[0].scores
+    budget, rows = decision.tender.requirements.budget, decision.ranked.scores
     results = [point for _, points in workloads for point in points]
     group = _budget_words(budget, costs)
     if group and any(row.devices for row in rows):

@@ -12,7 +12,7 @@ from results.find.records import Record
 from results.frames import lacking_words, level_words
 from results.points.repeats import PointResults
 from results.show.tables.cells import Table
-from results.verdicts.provisioned import sources_of
+from results.verdicts.cost import provisioned_sources
 from results.verdicts.quality import Rule, energy_kind, energy_rules
 
 
@@ -34,9 +34,9 @@ def quality_of(records: Sequence[Record]) -> list[Quality]:
         worst: dict[str, Rule] = {}
         for record in mine:
             for rule in energy_rules(record):
-                known = worst.setdefault(rule.name, rule)
+                known = worst.setdefault(rule.finding.topic, rule)
                 if known.kept is not False and rule.kept is not True:
-                    worst[rule.name] = rule
+                    worst[rule.finding.topic] = rule
         sources = dict.fromkeys(
             f"{channel.name}: {channel.source or 'unknown'}, energy by {channel.method or 'unknown'}"
             for record in mine
@@ -44,7 +44,7 @@ def quality_of(records: Sequence[Record]) -> list[Quality]:
         )
         levels = {"power_level": level_words(mine), "next_level": lacking_words(mine)}
         sources |= {f"{QUANTITIES[name].title}: {words}": None for name, words in levels.items() if words}
-        sources |= dict.fromkeys(sources_of(mine))
+        sources |= dict.fromkeys(provisioned_sources(mine))
         kinds = dict.fromkeys(kind for record in mine if (kind := energy_kind(record)))
         found.append(Quality(system, " and ".join(kinds), list(sources), list(worst.values())))
     return found

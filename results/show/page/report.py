@@ -24,7 +24,7 @@ from results.show.tables.doubts import alike
 from results.show.tables.published import anchor_table
 from results.show.tables.reads import file_table, of_reads, read_table
 from results.show.tables.regions import region_table, split_notes
-from results.show.words import cost_words, form_of_score, of_ranking, of_workload, times_to_report
+from results.show.words import cost_words, form_of_score, of_ranking, of_workload
 from results.verdicts.cost import Costs
 from results.verdicts.quality import GRADES
 from results.verdicts.requirements import Requirements
@@ -37,7 +37,7 @@ DETAILS_SHOWN = 3  # cases of a limit
 # Functions that the template calls, most of them with the results of a section's points.
 CALLED = (
     *(points_table, region_table, split_notes, of_reads, read_table, file_table),
-    *(grid_of, matrix, of_ranking, outcome_text, times_to_report, verdict_table),
+    *(grid_of, matrix, of_ranking, outcome_text, verdict_table),
 )
 
 
@@ -116,7 +116,7 @@ def _render(
         anchors=anchor_table(points),
         first_page=first_page(workloads, styles_of_systems(points), costs, decision),
         answers=[(title, of_workload(results)) for title, results in workloads],
-        form=form_of_score(decision.tender.requirements, decision.rankings[0].reference) if decision else "",
+        form=form_of_score(decision.tender.requirements, decision.ranked.reference) if decision else "",
         limits=found,
         measure_next=measure_next(found),
         skipped=alike(str(file) for file in skipped if file.systems is None),

@@ -59,7 +59,7 @@ def _left_out(skipped: Sequence[Skipped]) -> Iterator[tuple[Advice, str]]:
 
 
 def _of_decision(decision: Decision) -> Iterator[tuple[Advice, str]]:
-    ranked = decision.rankings[0]
+    ranked = decision.ranked
     firsts, sizes = [ranked.scores[0].system, *ranked.tied], scaled_words(ranked)
     is_of_first = any(systems.intersection(firsts) for systems, _ in sizes)
     for _, words in sizes:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from record.values import devices_text, rounded, value_at
 from results.files.quantities import QUANTITIES
 from results.frames import alike, points_frame
-from results.points.operating import limits_of
-from results.points.regions import ORDER, OTHER, TIMED_BY, WINDOWS, regions_of
+from results.points.regions import ORDER, OTHER, TIMED_BY, WINDOWS, regions_of, timed_by
 from results.points.repeats import PointResults
 from results.show.plots.charts import Axis, bars, dots, heat_map, lines, pareto
 from results.show.plots.runs import powers
@@ -50,7 +49,7 @@ def frame_of(results: Sequence[PointResults]) -> DataFrame:
         place=[point.point.place for point in results],
         failed=states,
         keeps=[point.keeps_limits for point in results],
-        limits=[str(limits_of(point.any)) for point in results],
+        limits=[str(point.limits) for point in results],
         **numbers,
     )
 
@@ -137,18 +136,20 @@ def _regions(results: Sequence[PointResults]) -> Iterator[Chart]:
     import pandas
 
     rows, ends, texts, split = [], [], [], False
-    every = [(point, steps) for point in results for steps in regions_of(point.good)]
-    places = Counter((point.system, point.point.place, steps.window) for point, steps in every)
-    for point, steps in every:
-        window = "through the input path" if steps.window != WINDOWS[0] else ""
-        options = point.variant if places[point.system, point.point.place, steps.window] > 1 else ()
-        name = ", ".join(filter(None, [point.system, point.point.place, window, *options]))
-        split |= steps.longer_percent is not None
-        for region in steps.regions:
-            is_split = region.timed_by == TIMED_BY["in parts"]
-            rows.append({"name": name, "part": region.name, "value": region.share_percent, "hatched": is_split})
-        ends.append(f"{rounded(1e3 * steps.step_s)} ms" if steps.step_s < 1 else f"{rounded(steps.step_s)} s")
-        texts.append(f"{name}: " + ", ".join(f"{region.name} {region.share_percent:.0f} %" for region in steps.regions))
+    every = [(point, *item) for point in results for item in regions_of(point.good).items()]
+    places = Counter((point.system, point.point.place, window) for point, window, _ in every)
+    for point, window, steps in every:
+        through = "through the input path" if window != WINDOWS[0] else ""
+        options = point.variant if places[point.system, point.point.place, window] > 1 else ()
+        name = ", ".join(filter(None, [point.system, point.point.place, through, *options]))
+        split |= steps.in_parts.number("longer_percent") is not None
+        for part, region in steps.regions.items():
+            is_split = timed_by(region, steps) == TIMED_BY["in parts"]
+            rows.append({"name": name, "part": part, "value": region.share_percent, "hatched": is_split})
+        step_s = steps.step_s or 0.0
+        ends.append(f"{rounded(1e3 * step_s)} ms" if step_s < 1 else f"{rounded(step_s)} s")
+        shares = [f"{part} {region.share_percent:.0f} %" for part, region in steps.regions.items()]
+        texts.append(f"{name}: {', '.join(shares)}")
     if not rows:
         return
     frame = pandas.DataFrame(rows)

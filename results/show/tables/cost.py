@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 
 from record.values import grouped
 from results.files.quantities import QUANTITIES, Quantity, quantities
-from results.points.operating import limits_of
 from results.points.repeats import PointResults
 from results.show.tables.cells import Amount, Cell, Table
 from results.show.tables.doubts import alike
@@ -21,11 +20,11 @@ def cost_table(sections: Sequence[Sequence[PointResults]], costs: Costs) -> Tabl
     body: list[list[Cell]] = []
     for results in sections:
         model, costed = results[0].point.model, set()
-        is_swept = len({limits_of(point.any) for point in results if point.good}) > 1
+        is_swept = len({point.limits for point in results if point.good}) > 1
         for kind, best in cheapest(results, costs).items():
             for system, (point, cost) in best.items():
                 costed.add((system, kind.precision))
-                place = [point.point.place, *([str(limits_of(point.any))] if is_swept else [])]
+                place = [point.point.place, *([str(point.limits)] if is_swept else [])]
                 interval = cost.estimate.interval if cost.estimate else None
                 total = Amount(cost.total, interval.half if interval else None)
                 parts = (cost.machine, cost.electricity, cost.energy_kwh, cost.co2_kg)

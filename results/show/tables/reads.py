@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from ioprof.summary import MANY, MB, SMALL_BYTES, size, what_to_stage
+from record.derived import median_of_all
 from record.model import Reads, WindowReads
 from record.values import value_at
 from results.files.quantities import quantities
 from results.find.records import Record
 from results.join.reads import WAITING
 from results.points.facts import point_of
-from results.points.regions import WINDOWS, median_of_all
+from results.points.regions import WINDOWS
 from results.points.repeats import PointResults
 from results.show.tables.cells import Cell, Table
 from results.show.tables.table import PLACE, place_of

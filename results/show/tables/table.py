@@ -61,15 +61,7 @@ TRAINED_POINTS = (
     *("clock_limit_mhz", "status", "runs", "work_per_s", "slowest_copy", "spread_percent", "time_to_loss_s"),
     *("energy_to_loss_wh", "work_to_loss", "target_loss", "work_per_s_per_device", "tflop_per_s_per_device"),
     *("mfu_percent", "achievable_percent", "avg_power_w", "work_per_wh", "tflop_per_j"),
-    *(
-        "work_per_s_per_kw",
-        "sampling_percent",
-        "sensor_accuracy",
-        "energy",
-        "p95_over_median_percent",
-        "peak_memory_gib",
-        *POWER,
-    ),
+    *("work_per_s_per_kw", "sampling_percent", "sensor_accuracy", "energy", "peak_memory_gib", *POWER),
     *("clock_mhz", "throttled_percent", "power_limited_percent", "clock_drift_percent", "temperature_drift_c"),
     *REASONS[:-1],
 )

@@ -43,14 +43,13 @@ TIME = "time_to_solution"
 PLEDGED = (*MEASURED, TIME)
 OF_TIME = ("work", "unit")
 POINT = ("devices", "global_batch", "power_limit_w", "clock_limit_mhz")
-PLACE = ("of", *POINT, "work_unit", "projected", *OF_TIME)
+PLACE = ("of", *POINT, "work_unit", *OF_TIME)
 
 
 @dataclass(frozen=True)
 class PledgedItem(Item):
     """One pledged number."""
 
-    projected: Annotated[bool, "in the offer, and not measured"] = False
     WORDS: ClassVar[Mapping[str, str]] = {"passed": "kept", "failed": "not kept"}
 
 
@@ -130,8 +129,6 @@ def check_pledge(
     found = []
     for item in pledge.items:
         verdict = verdict_on(item, pledge.system, results, requirements, skipped)
-        if item.projected and verdict.answer.why_not and not verdict.answer.is_failure:
-            verdict = verdict._replace(reasons=(finding("projection", reasons=verdict.reasons),))
         is_of_machine = requirements.workloads[item.of].filled and item.what.startswith("power")
         best = verdict.answer.best
         if is_of_machine and verdict.outcome is Outcome.PASSED and best and grade(best.any) == "Q1":
