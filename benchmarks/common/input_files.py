@@ -85,7 +85,7 @@ def stage(files: Sequence[Path], folder: Path, say: Callable[[str], None] = lamb
     start_s, pace = time.monotonic(), Pace()
     copied_bytes, copies = 0, []
     for index, file in enumerate(files):
-        path = folder / f"{file.parent.name}-{_hash(file.parent)}" / file.name
+        path = folder / _hash(file.parent.parent) / file.parent.name / file.name  # whose name may be that of a class
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             copied_bytes += _copy(file, path)
