@@ -34,11 +34,8 @@ def published() -> Mapping[tuple[str, int], tuple[float, str]]:
 
 
 def stated(draft_tokens: int, length: float, model: str) -> tuple[float, str]:
-    """Return the stated acceptance length with its source: `length` itself, or for 0 the published one of a model.
-
-    Raises LookupError if none is published.
-    """
-    return (length, "stated by the user") if length else published()[model, draft_tokens]
+    """Return the stated acceptance length with its source: `length`, or for 0 the published one; 0 if none is."""
+    return (length, "stated by the user") if length else published().get((model, draft_tokens), (0.0, "nobody"))
 
 
 def label(draft_tokens: int, length: float) -> str:

@@ -135,18 +135,19 @@ def facts_of(stored: Mapping[str, Any]) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     if stored.get("idle"):
-        idle, again, loaded = ([Answer(*one) for one in stored[name]] for name in ("idle", "again", "loaded"))
+        of_questions = zip(stored["idle"], stored["again"], stored["loaded"], strict=True)
+        idle, again, loaded = zip(*([Answer(*one) for one in three] for three in of_questions), strict=True)
         found |= {
             "questions": len(idle),
             "tokens": sum(len(one.tokens) for one in idle),
-            "agreement": _agreement(idle, loaded),
-            "repeat_agreement": _agreement(idle, again),
+            "agreement": statistics.fmean(map(Answer.agreement, idle, loaded)),
+            "repeat_agreement": statistics.fmean(map(Answer.agreement, idle, again)),
             "has_logprobs": all(one.top for one in idle) and all(one.is_possible for one in (*idle, *again, *loaded)),
         }
         if empty := sum(not one.tokens for one in (*idle, *again, *loaded)):
             found["empty"] = empty
         if found["has_logprobs"]:
-            gaps, in_repeats = _gaps(idle, loaded), _gaps(idle, again)
+            gaps, in_repeats = list(map(Answer.gap, idle, loaded)), map(Answer.gap, idle, again)
             found["wrong"], found["repeat_wrong"] = (sum(gap > MOST_GAP for gap in each) for each in (gaps, in_repeats))
             found["largest_gap"] = max(filter(math.isfinite, gaps), default=0.0)
             found |= _likelihood(idle, loaded)
@@ -165,18 +166,9 @@ def facts_of(stored: Mapping[str, Any]) -> dict[str, Any]:
     return found | facts_of_text(stored.get("text"))
 
 
-def _agreement(idle: Sequence[Answer], others: Sequence[Answer]) -> float:
-    return statistics.fmean(one.agreement(other) for one, other in zip(idle, others, strict=True))
-
-
-def _gaps(idle: Sequence[Answer], others: Sequence[Answer]) -> list[float]:
-    return [one.gap(other) for one, other in zip(idle, others, strict=True)]
-
-
 def _likelihood(idle: Sequence[Answer], loaded: Sequence[Answer]) -> dict[str, float]:
     """Return the ratio of likelihoods of a token; tokens of one answer depend on each other, and answers do not."""
-    changes = [one.change(other) for one, other in zip(idle, loaded, strict=True)]
-    known = [one for one in changes if one is not None]
+    known = [change for change in map(Answer.change, idle, loaded) if change is not None]
     if len(known) < 2:
         return {}
     mean = statistics.fmean(known)
@@ -192,8 +184,7 @@ def judged(facts: Mapping[str, Any]) -> Iterator[Finding]:
         yield finding("answers_empty", empty=facts["empty"])
     if questions and not facts.get("has_logprobs"):
         yield finding("no_logprobs")
-        names = ("agreement", "repeat_agreement")
-        loaded, repeated = (facts.get(name, 0.0) for name in names)
+        loaded, repeated = (facts.get(name, 0.0) for name in ("agreement", "repeat_agreement"))
         if loaded < LEAST_AGREEMENT * repeated:
             yield finding("answers_unlike", agreement=loaded, repeat_agreement=repeated, least=LEAST_AGREEMENT)
     most = (1 - LEAST_RIGHT) * questions
@@ -210,10 +201,8 @@ def judged(facts: Mapping[str, Any]) -> Iterator[Finding]:
             yield finding("load_wrong", wrong=wrong, questions=questions)
         if facts["unread"]:
             yield finding("prompt_unread", unread=facts["unread"], parts=facts["parts"])
-    if facts.get("likelihood_high", 1.0) < LEAST_RIGHT:
-        yield finding("answers_unlikely", likelihood=facts["likelihood"], least=LEAST_RIGHT)
-    if facts.get("likelihood_low", 1.0) > 1 / LEAST_RIGHT:
-        yield finding("answers_likelier", likelihood=facts["likelihood"], most=1 / LEAST_RIGHT)
+    if facts.get("likelihood_high", 1.0) < LEAST_RIGHT or facts.get("likelihood_low", 1.0) > 1 / LEAST_RIGHT:
+        yield finding("answers_unlikely", likelihood=facts["likelihood"], least=LEAST_RIGHT, most=1 / LEAST_RIGHT)
     least = LEAST_RIGHT * facts.get("reference", 0.0)
     if facts.get("expected") and facts["right"] < least * facts["expected"]:
         yield finding("answers_below", right=facts["right"], expected=facts["expected"], least=least)

@@ -8,7 +8,7 @@ from typing import Any
 
 from record.acceptance import label as label_of_speculation
 from record.acceptance import length_of, of_text, stated
-from record.demand import DATA, MADE, SLOS, hosts_of, label, made_trace, of_arrivals, of_idle_limit, of_trace
+from record.demand import DATA, MADE, SLOS, hosts_of, label, made_trace, of_trace
 from record.model import Layout, Record, Speculation
 from record.part import changed, is_number, with_known
 from record.parts import OF_ALL_COPIES
@@ -96,11 +96,11 @@ def variant_of(record: Record, server: str) -> list[str]:
     roles = Counter(filter(None, hosts_of(record.option("run.hosts") or "").values()))
     found = [
         server,
-        of_arrivals(rate) if rate else None,
+        f"{rate:g} requests/s at random" if rate else None,
         "chat" if record.option("load.endpoint") == "chat" else None,
         ", ".join(f"{role} on {count(nodes, 'node')}" for role, nodes in roles.items()),
-        of_idle_limit(limit_s) if record.option("load.trace") and is_number(limit_s) else None,
-        label_of_speculation(drafts[0], _stated(*drafts)[0]) if drafts[0] else None,
+        f"idle for {limit_s:g} s at most" if record.option("load.trace") and is_number(limit_s) else None,
+        label_of_speculation(drafts[0], stated(*drafts)[0]) if drafts[0] else None,
         record.option("serve.server_args"),
     ]
     return list(filter(None, found))
@@ -114,19 +114,11 @@ def _asked_speculation(record: Record) -> tuple[int, float, str]:
     return drafts or 0, length or 0.0, model or ""
 
 
-def _stated(drafts: int, length: float, model: str) -> tuple[float, str]:
-    """Return the stated acceptance length and its source; raises nothing for what nobody has published."""
-    try:
-        return stated(drafts, length, model)
-    except LookupError:
-        return 0.0, "nobody"
-
-
 def _speculation(record: Record) -> Speculation | None:
     known, drafts = record.serving.speculation, _asked_speculation(record)
     if not known:
         return None
-    length, source = _stated(*drafts) if drafts[0] else (None, None)
+    length, source = stated(*drafts) if drafts[0] else (None, None)
     values = {"draft_tokens": drafts[0] or None, "stated_length": length, "source": source}
     return changed(with_known(known, values), measured_length=length_of(known.steps, known.accepted_tokens))
 

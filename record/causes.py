@@ -26,7 +26,8 @@ def cause(exit_code: int, errors: Path) -> str:
         cause = f"ended by signal {number} ({name})"
     else:
         cause = f"ended with exit code {exit_code}"
-    lines = _lines(errors)
+    text = errors.read_text(errors="replace") if errors.is_file() else ""
+    lines = list(filter(None, map(str.strip, text.splitlines())))
     if exit_code != EXIT_JPWR_FAILED:  # otherwise jpwr's last lines are a summary, and not the reason
         lines = [line for line in lines if not line.startswith(("ioprof: ", "jpwr: ", "job.sh: "))]
     reason = _reason(lines)
@@ -38,7 +39,8 @@ def _reason(lines: Sequence[str]) -> str:
     launcher = next((index for index, line in enumerate(lines) if LAUNCHER.search(line)), len(lines))
     by_ranks, by_launcher = lines[:launcher], list(_on_first_failure(lines[launcher:]))
     killed = [line for line in by_launcher if KILLED.search(line)]
-    causes = [[line for line in source if _is_cause(line)] for source in (by_ranks, by_launcher)]
+    sources = by_ranks, by_launcher
+    causes = [[line for line in source if CAUSE.search(line) and not NO_CAUSE.search(line)] for source in sources]
     exit_codes = [line for line in by_launcher if line.startswith("exitcode")]
     return next((source[-1] for source in (killed, *causes, by_ranks, exit_codes) if source), "")
 
@@ -49,14 +51,3 @@ def _on_first_failure(lines: Sequence[str]) -> Iterator[str]:
     if begin is None:
         return iter(lines[:1])
     return takewhile(lambda line: not line.startswith("==="), lines[begin + 1 :])
-
-
-def _is_cause(line: str) -> bool:
-    return bool(CAUSE.search(line)) and not NO_CAUSE.search(line)
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return [line.strip() for line in path.read_text(errors="replace").splitlines() if line.strip()]
-    except OSError:
-        return []

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator
 from typing import Any
 
-from record.derived import ratio, ttft
+from record.arithmetic import product, ratio
 from record.findings import Finding, finding
 from record.served import Metrics, Piece, Request, Window, mean_at_once
 
-# Classes of prompts by the share of their tokens that came from the cache, and the ends of these shares.
-CLASSES = {"cached_below_50": (0.0, 0.5), "cached_50_to_90": (0.5, 0.9), "cached_from_90": (0.9, 2.0)}
 NAMES = (
     *("prompt_tokens_of_requests", "possible_cached_tokens", "possible_cache_hit_percent", "turn_tokens_per_s"),
     *("mean_lanes", "fed_back_percent", "cached_tokens", "fresh_tokens", "cache_hit_percent"),
-    *(f"ttft_p50_{name}_s" for name in CLASSES),
 )
 Tree = dict[str, Any]  # by the key of a piece: the longest seen, and by each seen length the tree of what followed it
 
@@ -63,32 +59,21 @@ def figures_of(window: Window) -> Metrics:
     possible, requests = possible_hits(window), window.requests
     inputs = sum(one.asked_input for one in requests)
     later = [one for one in window.every if one.place and any(key.endswith(("a", "m")) for key, _ in one.place.new[:1])]
+    fed_back = sum(one.place.new[0][0].endswith("a") for one in later if one.place)
     spans_s = ((one.sent_s, idle_until_s(one)) for one in window.every)  # of conversations in flight, and of idle ones
     found: Metrics = {
         "prompt_tokens_of_requests": inputs,
         "possible_cached_tokens": sum(possible.get(one.index, 0) for one in requests),
-        "turn_tokens_per_s": ratio(sum(one.tokens for one in requests), sum(window.e2e_s)),
+        "turn_tokens_per_s": ratio(sum(one.tokens for one in requests), sum(one.e2e_s for one in requests)),
         "mean_lanes": mean_at_once(spans_s, window.start_s, window.end_s),
-        "fed_back_percent": _percent(sum(one.place.new[0][0].endswith("a") for one in later if one.place), len(later)),
+        "fed_back_percent": product(100, ratio(fed_back, len(later))),
     }
-    found["possible_cache_hit_percent"] = _percent(found["possible_cached_tokens"], inputs)
+    found["possible_cache_hit_percent"] = product(100, ratio(found["possible_cached_tokens"], inputs))
     if all(one.cached_tokens is not None for one in requests):
         cached = sum(one.cached_tokens or 0 for one in requests)
         found |= {"cached_tokens": cached, "fresh_tokens": inputs - cached}
-        found |= {"cache_hit_percent": _percent(cached, inputs), **dict(_ttfts(requests))}
+        found["cache_hit_percent"] = product(100, ratio(cached, inputs))
     return found
-
-
-def _percent(part: Any, whole: Any) -> float | None:
-    share = ratio(part, whole)
-    return None if share is None else 100 * share
-
-
-def _ttfts(requests: list[Request]) -> Iterator[tuple[str, float]]:
-    for name, (low, high) in CLASSES.items():
-        chosen = [one for one in requests if low <= (one.cached_tokens or 0) / one.asked_input < high]
-        if chosen:
-            yield f"ttft_p50_{name}_s", statistics.median(ttft(one.due_s, one.times_s) for one in chosen)
 
 
 def idle_until_s(request: Request) -> float:

@@ -12,7 +12,6 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 DATA = "random tokens"
-CLOSED_LOOP = "closed loop"
 PAIRS = 1024  # of log-normal lengths, taken in turn
 ROLES = ("prefill", "decode")  # of nodes that read prompts, and that write answers
 FEWEST_REQUESTS = 30  # fewer bound neither a 99th percentile nor a median
@@ -47,19 +46,19 @@ SLOS: Mapping[str, Slo] = {
 }
 
 
-def log_normal_lengths(mean_input: int, mean_output: int, sigma: float, seed: int) -> list[tuple[int, int]]:
-    """Return pairs of lengths, each log-normal with that mean and shape, at least 2 tokens and at most four means."""
+def lengths_of(mean_input: int, mean_output: int, sigma: float, seed: int) -> Lengths:
+    """Return the lengths of a load without a file of them.
+
+    With a sigma, each is log-normal with that mean and shape, at least 2 tokens and at most four means.
+    """
+    if not sigma:
+        return [(mean_input, mean_output)]
     chance = random.Random(seed)
 
     def length(mean: int) -> int:
         return max(2, min(4 * mean, round(chance.lognormvariate(math.log(mean) - sigma**2 / 2, sigma))))
 
     return [(length(mean_input), length(mean_output)) for _ in range(PAIRS)]
-
-
-def lengths_of(mean_input: int, mean_output: int, sigma: float, seed: int) -> Lengths:
-    """Return the lengths of a load without a file of them."""
-    return log_normal_lengths(mean_input, mean_output, sigma, seed) if sigma else [(mean_input, mean_output)]
 
 
 def label(mean_input: int, mean_output: int, sigma: float, lengths_file: str) -> str:
@@ -73,16 +72,6 @@ def label(mean_input: int, mean_output: int, sigma: float, lengths_file: str) ->
 def of_trace(name: str, digest: str) -> str:
     """Return a trace of conversations in words, which differ where its content does."""
     return f"conversations of {name}, SHA-256 {digest}"
-
-
-def of_arrivals(rate_per_s: float) -> str:
-    """Return how requests arrive in words; a rate of 0 is a closed loop."""
-    return f"{rate_per_s:g} requests/s at random" if rate_per_s else CLOSED_LOOP
-
-
-def of_idle_limit(limit_s: float) -> str:
-    """Return the longest idle time of conversations in words."""
-    return f"idle for {limit_s:g} s at most"
 
 
 def arrivals_s(rate_per_s: float, burstiness: float, seed: int, until_s: float) -> Iterator[float]:

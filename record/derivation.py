@@ -6,27 +6,13 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jpwr.energy.estimate import JOULES_PER_WH
 from jpwr.intervals import with_accuracy
-from jpwr.median import median_interval
+from jpwr.median import median_interval, percentile
+from record.arithmetic import product, ratio, smoothed, sum_of_all
 from record.asked import as_asked
-from record.derived import (
-    SERVED,
-    TO_LOSS,
-    computed,
-    flops,
-    goal,
-    joules_per,
-    of_energy,
-    product,
-    ratio,
-    region_shares,
-    spread_percent,
-    step_times,
-    sum_of_all,
-    throughput,
-)
 from record.model import Channel, Energy, Figure, Fill, NodeCheck, Record
-from record.part import changed, with_known
+from record.part import changed, is_number, with_known
 from record.parts import longest_s, windows_of
 from record.values import grouped
 
@@ -75,7 +61,7 @@ def _fill(record: Record) -> Fill | None:
     rates = [one.rate for one in fill.per_copy] if fill else []
     if not fill or not rates:
         return fill
-    return with_known(fill, {"slowest": min(rates), "spread_percent": spread_percent(rates)})
+    return with_known(fill, {"slowest": min(rates), "spread_percent": 100 * (1 - min(rates) / max(rates))})
 
 
 def _spans(record: Record) -> dict[str, float]:
@@ -113,23 +99,58 @@ def _training(record: Record, _: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _times(record: Record, _: Mapping[str, Any]) -> dict[str, Any]:
+    """Return percentiles of the times of steps, and the shares of a step that wait for data and for other devices."""
     times_s = [time_s for time_s in record.step_times_s if time_s is not None]
-    found: dict[str, Any] = step_times(times_s) if times_s and len(times_s) == len(record.step_times_s) else {}
+    found: dict[str, Any] = {}
+    if times_s and len(times_s) == len(record.step_times_s):
+        percentiles = (("p5", 5), ("median", 50), ("p95", 95))
+        found = {f"step_time_{name}_s": percentile(times_s, percent) for name, percent in percentiles}
     if "measured" in record.regions:
-        steps = record.regions["measured"]
-        shares = {name: region.share_percent for name, region in steps.regions.items()}
-        found |= region_shares(shares, record.layout.num_devices, steps.all_communication)
+        step, devices = record.regions["measured"], record.layout.num_devices
+        percent = {name: region.share_percent for name, region in step.regions.items()}
+        waited = percent.get("Comm")
+        if devices == 1:  # one device does not communicate
+            waited = waited or (0.0 if percent else None)
+        elif not step.all_communication:
+            waited = None
+        found |= {"io_percent": percent.get("IO"), "comm_percent": waited}
     return found
 
 
 def _goal(record: Record, metrics: Mapping[str, Any]) -> dict[str, Any]:
-    return computed(goal(record.work_unit), {**metrics, "losses": record.losses}) if metrics.get("target_loss") else {}
+    """Return the loss of a training, and what it took to its target: the whole of its window."""
+    if not metrics.get("target_loss"):
+        return {}
+    unit = record.work_unit
+    took = {"time_to_loss_s": "measured_s", f"{unit}_to_loss": f"measured_{unit}", "steps_to_loss": "measured_steps"}
+    loss = smoothed(record.losses)
+    is_reached = loss is not None and is_number(target := metrics["target_loss"]) and loss <= target
+    return {"reached_loss": loss, **{name: metrics.get(of) if is_reached else None for name, of in took.items()}}
 
 
 def _rates(record: Record, metrics: Mapping[str, Any]) -> dict[str, Any]:
-    unit = record.work_unit
-    formulas = [*(one for kind in ("", "effective_", "epcc_") for one in throughput(unit, kind)), *flops(unit)]
-    return computed([*formulas, *SERVED] if record.serving else formulas, {**vars(record.layout), **metrics})
+    """Return work per time, a device's rate in 10^12 FLOP/s and its shares of the peak, and rates of a server."""
+    unit, found = record.work_unit, dict[str, Any]()
+    for kind in ("", "effective_", "epcc_"):
+        of = kind or "measured_"
+        rate = ratio(metrics.get(f"{of}{unit}"), metrics.get(f"{of}s"))
+        each = ratio(rate, record.layout.num_devices)
+        found |= {f"{kind}{unit}_per_s": rate, f"{kind}{unit}_per_s_per_device": each}
+    flops = metrics.get(f"model_flops_per_{unit[:-1]}")
+    tflops = product(flops, found[f"{unit}_per_s_per_device"], 1e-12)
+    mfu = ratio(tflops, metrics.get("peak_tflops_per_device"))
+    recomputed = ratio(metrics.get(f"recomputed_flops_per_{unit[:-1]}"), flops)
+    found |= {"tflops_per_device": tflops, "mfu": mfu, "hfu": product(mfu, sum_of_all([1.0, recomputed]))}
+    if record.serving:
+        tokens, time_s = metrics.get("measured_tokens"), metrics.get("measured_s")
+        requests_per_s = ratio(metrics.get("measured_requests"), time_s)
+        found |= {
+            "total_tokens_per_s": ratio(sum_of_all([tokens, metrics.get("input_tokens")]), time_s),
+            "requests_per_s": requests_per_s,
+            "goodput_requests_per_s": product(requests_per_s, metrics.get("goodput_share")),
+            "tokens_per_s_per_user": ratio(1.0, metrics.get("tpot_p50_s")),
+        }
+    return found
 
 
 def _node_check(record: Record) -> NodeCheck | None:
@@ -163,12 +184,37 @@ def derived_energy(record: Record, energy: Energy, kind: str) -> Energy:
     sums: dict[str, float | None] = {name: sum_of_all([one.number(name) for one in channels]) for name in SUMS}
     sums["window_s"] = longest_s(windows_of(record, kind)) or None
     energy = changed(with_known(energy, sums), channels=channels, **_place(channels))
-    known = {**vars(record.metrics), **vars(record.layout), **vars(energy)}
-    derived = computed([*of_energy(unit, kind), *[TO_LOSS] * (record.metrics.target_loss is not None)], known)
-    derived["epoch_wh"] = ratio(record.metrics.number(f"{unit}_per_epoch") or None, derived[f"{unit}_per_wh"])
+    metrics, energy_wh = record.metrics, energy.number("energy_wh")
+    per_wh = ratio(metrics.number(f"{kind}_{unit}"), energy_wh)
+    derived = {
+        f"{unit}_per_wh": per_wh,
+        "tflop_per_j": ratio(product(metrics.number(f"model_flops_per_{unit[:-1]}"), per_wh, 1e-12), JOULES_PER_WH),
+        "energy_wh_per_device": ratio(energy_wh, record.layout.num_devices),
+        "avg_power_w": ratio(product(energy_wh, JOULES_PER_WH), energy.window_s),
+        "epoch_wh": ratio(metrics.number(f"{unit}_per_epoch") or None, per_wh),
+    }
+    loss, target = metrics.number("reached_loss"), metrics.number("target_loss")
+    if loss is not None and target is not None and loss <= target:
+        derived["energy_to_loss_wh"] = energy_wh
     if record.serving and kind == "measured":
-        derived |= joules_per(energy.energy_wh, energy.uncertainty_wh, vars(record.metrics))
+        derived |= joules_per(energy_wh, energy.uncertainty_wh, vars(metrics))
     return changed(with_known(energy, derived), **limits_of_all(energy.sensor_channels or channels))
+
+
+def joules_per(energy_wh: Any, half_wh: Any, metrics: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return joules per output token, per token, and per request, each with half of its 95 % interval.
+
+    All are the energy of the window by what was done in it: output tokens that arrived, and with those of prompts whose
+    first answer arrived, all tokens. A request is as many output tokens as one had in the mean, so that those that the
+    window's edges cut count by their share. Tokens are counted and not estimated: the uncertainty is the energy's.
+    """
+    output, inputs, each = map(metrics.get, ("measured_tokens", "input_tokens", "output_tokens_per_request"))
+    counts = {"output_token": output, "total_token": sum_of_all([output, inputs]), "request": ratio(output, each)}
+    found: dict[str, float | None] = {}
+    for name, count in counts.items():
+        found[f"j_per_{name}"] = ratio(product(energy_wh, JOULES_PER_WH), count)
+        found[f"j_per_{name}_half_width"] = ratio(product(half_wh, JOULES_PER_WH), count)
+    return found
 
 
 def _channel(channel: Channel) -> Channel:

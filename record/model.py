@@ -6,7 +6,7 @@ the record lacks. A record may have further keys, which are kept and not checked
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Any, ClassVar, Literal
 
 from record.part import Part
@@ -49,14 +49,12 @@ def _added(default: Any = None) -> Any:
     return field(default=default, init=False)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Numbers(Part):
     """An object in which the value of each key that ends with a unit is a number."""
 
     OTHERS: ClassVar = PATTERNS
 
 
-@dataclass(frozen=True, kw_only=True)
 class Window(Part):
     """A time on one node that throughput and energy are of."""
 
@@ -78,7 +76,6 @@ class Window(Part):
         return self.end_s - self.start_s
 
 
-@dataclass(frozen=True, kw_only=True)
 class Device(Part):
     """A device that one process, its rank, trained on."""
 
@@ -90,7 +87,6 @@ class Device(Part):
     peak_memory_bytes: Amount = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Metrics(Numbers):
     """Work, times and rates; most are checked by the unit that ends their names."""
 
@@ -100,7 +96,6 @@ class Metrics(Numbers):
     reached_loss: Annotated[Number, "mean of its last losses"] = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Clocks(Numbers):
     """Clock, temperature and throttling of a device over the windows."""
 
@@ -114,7 +109,6 @@ class Clocks(Numbers):
     ] = _added()
 
 
-@dataclass(frozen=True, kw_only=True)
 class Limits(Numbers):
     """Limits of a device in the windows."""
 
@@ -132,7 +126,6 @@ class Limits(Numbers):
         return least_w is not None and most_w is not None and most_w - least_w > SAME_LIMIT_W
 
 
-@dataclass(frozen=True, kw_only=True)
 class Uncertain(Numbers):
     """An energy with the half-width of its interval, and the two components of it."""
 
@@ -145,7 +138,6 @@ class Uncertain(Numbers):
     missing: Annotated[Amount, "readings that failed"] = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Channel(Uncertain):
     """Energy by one sensor, in watt-hours."""
 
@@ -170,7 +162,6 @@ class Channel(Uncertain):
     clocks: Clocks = _added(Clocks.of({}))
 
 
-@dataclass(frozen=True, kw_only=True)
 class SitePower(Part):
     """Statements of the site about the power of its nodes, from the system's block in systems.yaml."""
 
@@ -181,7 +172,6 @@ class SitePower(Part):
     machine_nodes: Annotated[Amount, "nodes of the machine; 0: the nodes of the run are the machine"] = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Energy(Uncertain):
     """Energy and power over the windows of one kind, summed over all devices."""
 
@@ -218,7 +208,6 @@ class Energy(Uncertain):
     site: SitePower = _added(SitePower.of({}))
 
 
-@dataclass(frozen=True, kw_only=True)
 class Region(Part):
     """Time of a step in one region."""
 
@@ -231,7 +220,6 @@ class Region(Part):
     by_rank_s: list[Amount] = _list()
 
 
-@dataclass(frozen=True, kw_only=True)
 class Regions(Part):
     """Regions of a step in windows of one kind; their own times add up to the step."""
 
@@ -244,7 +232,6 @@ class Regions(Part):
     in_parts: Numbers = Numbers.of({})
 
 
-@dataclass(frozen=True, kw_only=True)
 class Reads(Part):
     """Reads of files."""
 
@@ -261,7 +248,6 @@ class Reads(Part):
     reads_by_size: dict[str, Whole]
 
 
-@dataclass(frozen=True, kw_only=True)
 class FileReads(Reads):
     """Reads of one file."""
 
@@ -270,7 +256,6 @@ class FileReads(Reads):
     waited_for_bytes: Annotated[Whole, "of them, while steps waited for input"]
 
 
-@dataclass(frozen=True, kw_only=True)
 class WindowReads(Part):
     """Reads in the windows of one kind."""
 
@@ -282,7 +267,6 @@ class WindowReads(Part):
     by_region: Annotated[dict[str, Whole], "bytes"]
 
 
-@dataclass(frozen=True, kw_only=True)
 class ReadsOverTime(Part):
     """Bytes read on one node, in parts of part_s seconds from begin_s of its monotonic clock."""
 
@@ -293,7 +277,6 @@ class ReadsOverTime(Part):
     bytes: list[Whole]
 
 
-@dataclass(frozen=True, kw_only=True)
 class JobReads(Part):
     """Reads of the job, as ioprof counted them."""
 
@@ -309,7 +292,6 @@ class JobReads(Part):
     over_time: list[ReadsOverTime]
 
 
-@dataclass(frozen=True, kw_only=True)
 class Node(Part):
     """Name, processor and devices of one node."""
 
@@ -318,7 +300,6 @@ class Node(Part):
     devices: NodeDevices = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Provenance(Part):
     """Origin of the run: code, container, packages, environment and nodes."""
 
@@ -334,7 +315,6 @@ class Provenance(Part):
     nodes: list[Node] = _list()
 
 
-@dataclass(frozen=True, kw_only=True)
 class Figure(Numbers):
     """Rate of a device, or of the links of a node or of all nodes; null with a reason."""
 
@@ -353,7 +333,6 @@ class Figure(Numbers):
     ranks: Annotated[Whole, "devices that share it"] = 1
 
 
-@dataclass(frozen=True, kw_only=True)
 class CheckedDevice(Numbers):
     """A device's link to the host, as the kernel has it, and the time in which a quota held its process back."""
 
@@ -363,7 +342,6 @@ class CheckedDevice(Numbers):
     numa_node: Text = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class NodeCheck(Part):
     """Rates of devices and links."""
 
@@ -371,15 +349,13 @@ class NodeCheck(Part):
     devices: list[CheckedDevice] = _list()
 
 
-@dataclass(frozen=True, kw_only=True)
 class StoredFinding(Part):
-    """A finding: record/findings.py has the kinds and the names of their values."""
+    """A finding: record/kinds.py has the kinds and the names of their values."""
 
     kind: Name
     values: dict[str, str | float | None] = _dict()
 
 
-@dataclass(frozen=True, kw_only=True)
 class Speculation(Part):
     """Speculative decoding at a stated acceptance; a step has accepted draft tokens and one of the model's own."""
 
@@ -392,7 +368,6 @@ class Speculation(Part):
     measured_length: Amount = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Serving(Part):
     """A server under load."""
 
@@ -406,7 +381,6 @@ class Serving(Part):
     speculation: Speculation | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Copy(Part):
     """One of the copies that ran at once."""
 
@@ -415,7 +389,6 @@ class Copy(Part):
     windows: list[Window] = _list()
 
 
-@dataclass(frozen=True, kw_only=True)
 class Fill(Numbers):
     """Copies of a point that ran at once; the record's throughput is that of the slowest times their number."""
 
@@ -429,7 +402,6 @@ class Fill(Numbers):
     per_copy: list[Copy] = _list()
 
 
-@dataclass(frozen=True, kw_only=True)
 class Layout(Part):
     """Devices, nodes, parallel sizes and batch sizes."""
 
@@ -449,7 +421,6 @@ class Layout(Part):
     work_per_sample: Size = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Learnt(Part):
     """Verdict on a run's losses, against those of reference runs."""
 
@@ -460,7 +431,6 @@ class Learnt(Part):
     findings: Annotated[tuple[Any, ...], "why the run is not ranked, or not judged"] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
 class File(Part):
     """File that a record was read from."""
 
@@ -468,8 +438,7 @@ class File(Part):
     sha256: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Record(Part):
+class Record(Part, eq=False):
     """Record of one run: units are in the keys, an unknown number is null, further keys are not checked."""
 
     ADDED: ClassVar = ("file", "corrected", "learnt")  # by the reader; no file has them

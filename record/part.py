@@ -6,17 +6,30 @@ None is a number or text that is unknown, or a part that the record lacks.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, TypeVar, get_args, get_origin, get_type_hints
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:
+
+    def dataclass_transform(**_: Any) -> Callable[[type], type]:
+        """Return a class as it is: what a type checker knows about it, Python 3.10 need not."""
+        return lambda kind: kind
+
 
 Kind = TypeVar("Kind", bound="Part")
 
 
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
 class Part:
-    """A part of a record: its attributes are the keys of its file, known ones and others; it is false without any."""
+    """A part of a record, a frozen dataclass: its attributes are the keys of its file; it is false without any."""
 
     OTHERS: ClassVar[dict[str, Any]] = {}  # types of further keys, by pattern
+
+    def __init_subclass__(cls, *, eq: bool = True) -> None:
+        dataclass(frozen=True, kw_only=True, eq=eq)(cls)
 
     @classmethod
     def of(cls: type[Kind], values: Mapping[str, Any]) -> Kind:

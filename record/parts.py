@@ -19,11 +19,6 @@ def windows_of(record: Record, kind: str) -> dict[str, list[Window]]:
     return grouped((one for one in record.windows if one.kind == kind), lambda window: window.hostname)
 
 
-def end_epoch_s(record: Record) -> float | None:
-    """Return when the last window ended, in seconds since 1970; None without a wall clock."""
-    return max((one.end_epoch_s for one in record.windows if one.end_epoch_s), default=None)
-
-
 def of_node(window: Window, sources: Sequence[Source], facts: Callable[[Source], Mapping[str, Any]]) -> Source | None:
     """Return the trace or profile of a window's node; None without one.
 

@@ -75,9 +75,6 @@ def judged_text(facts: Mapping[str, Any]) -> Iterator[Finding]:
             yield finding("perplexity_unknown")
     elif reference is None:
         yield finding("perplexity_unjudged", perplexity=found)
-    else:
-        values = {"perplexity": found, "reference": reference, "likelihood": reference / found}
-        if values["likelihood"] < LEAST_LIKELIHOOD:
-            yield finding("perplexity_high", **values, least=LEAST_LIKELIHOOD)
-        elif values["likelihood"] > 1 / LEAST_LIKELIHOOD:
-            yield finding("perplexity_low", **values, most=1 / LEAST_LIKELIHOOD)
+    elif not LEAST_LIKELIHOOD <= (likelihood := reference / found) <= 1 / LEAST_LIKELIHOOD:
+        ends = {"least": LEAST_LIKELIHOOD, "most": 1 / LEAST_LIKELIHOOD}
+        yield finding("perplexity_differs", perplexity=found, reference=reference, likelihood=likelihood, **ends)

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from jpwr.intervals import LEVEL, NORMAL_95, students_t
 from jpwr.median import percentile
 from record.demand import Slo
-from record.derived import PERCENTILES, arrived, tpot, ttft
 
+PERCENTILES = (50, 90, 99)  # of the latencies of requests
 Metrics = dict[str, float | int | str | None]  # by name, with its unit
 ROUNDS = 4  # that a slice is long, so that one is nearly independent of the next; a round is as long as a request
 # Slices of a window. Shorter ones would miss what changes slowly (Schmeiser 1982, Operations Research 30, 556).
@@ -95,8 +95,7 @@ def ranks(count: int, share: float) -> tuple[float, float]:
         return count * share - half, count * share + half + 1
     below, low, high = 0.0, 0, count + 1
     for rank in range(count + 1):
-        ways = math.lgamma(count + 1) - math.lgamma(rank + 1) - math.lgamma(count - rank + 1)
-        below += math.exp(ways + rank * math.log(share) + (count - rank) * math.log(1 - share))
+        below += math.comb(count, rank) * share**rank * (1 - share) ** (count - rank)
         if below <= 0.025:
             low = rank + 1
         if below >= 0.975:
@@ -172,6 +171,29 @@ class Request:
         """Number of output tokens that have arrived."""
         return sum(self.counts)
 
+    @property
+    def ttft_s(self) -> float:
+        """Time to the first token from when it was due, and in a closed loop was sent.
+
+        Source: kubernetes-sigs/inference-perf, docs/metrics.md at 7de5ef2; due times as in MLPerf's server scenario.
+        """
+        return self.times_s[0] - self.due_s
+
+    @property
+    def tpot_s(self) -> float | None:
+        """Time per output token after the first event, so that several tokens in it shorten nothing; None without one.
+
+        With one token in each event this is (end-to-end time - TTFT) / (tokens - 1), as in inference-perf and MLPerf;
+        aiperf and guidellm call it inter-token latency.
+        """
+        later = sum(self.counts[1:])
+        return (self.times_s[-1] - self.times_s[0]) / later if later else None
+
+    @property
+    def e2e_s(self) -> float:
+        """Time from when it was due to its end."""
+        return self.ended_s - self.due_s
+
 
 def read_request(line: Mapping[str, Any]) -> Request:
     """Return a request as its file holds it: `arrivals_us` are the first and the steps to each next."""
@@ -225,11 +247,6 @@ class Window:
         """Requests that were due in the window, in this order."""
         return sorted((one for one in self.every if self.holds(one.due_s)), key=lambda one: one.due_s)
 
-    @property
-    def e2e_s(self) -> list[float]:
-        """Time of each of these requests from when it was due to its end."""
-        return [one.ended_s - one.due_s for one in self.requests]
-
     def holds(self, time_s: float) -> bool:
         """Check whether a time, in seconds, is within the window."""
         return self.start_s <= time_s < self.end_s
@@ -237,7 +254,8 @@ class Window:
     def output_tokens(self) -> Iterator[tuple[float, int]]:
         """Yield the time and number of each arrival of tokens in the window."""
         for request in self.every:
-            yield from arrived(request.times_s, request.counts, self.start_s, self.end_s)
+            events = zip(request.times_s, request.counts, strict=True)
+            yield from ((time_s, tokens) for time_s, tokens in events if self.holds(time_s))
 
     def input_tokens(self) -> int:
         """Return the prompts' tokens of requests whose first token arrived in the window: they were read by then."""
@@ -260,11 +278,9 @@ class Window:
             _, first_s, last_s, _ = one.late_s
             sent_s = one.sent_s - one.due_s
             longest_s = max(longest_s, sent_s, first_s, last_s)
-            latency_s = ttft(one.due_s, one.times_s)
-            latencies["ttft"].append((latency_s, latency_s - sent_s - first_s))
-            latency_s = one.ended_s - one.due_s
-            latencies["e2e"].append((latency_s, latency_s - sent_s - last_s))
-            if each_s := tpot(one.times_s, one.counts):
+            latencies["ttft"].append((one.ttft_s, one.ttft_s - sent_s - first_s))
+            latencies["e2e"].append((one.e2e_s, one.e2e_s - sent_s - last_s))
+            if each_s := one.tpot_s:
                 later = (one.times_s[-1] - one.times_s[0]) / each_s
                 latencies["tpot"].append((each_s, each_s - last_s / later, each_s + first_s / later))
         for name, values in latencies.items():
@@ -290,13 +306,11 @@ def metrics_of(window: Window, slo: Slo) -> Metrics:
     """
     tokens, in_flight = list(window.output_tokens()), window.in_flight(window.start_s, window.end_s)
     output, inputs = sum(count for _, count in tokens), window.input_tokens()
-    e2e_s = window.e2e_s
+    ttfts_s = [one.ttft_s for one in window.requests]
+    e2e_s = [one.e2e_s for one in window.requests]
     rate = rate_estimate(tokens, window.start_s, window.end_s, statistics.median(e2e_s))
-    ttfts_s = [ttft(one.due_s, one.times_s) for one in window.requests]
-    every_s = [tpot(one.times_s, one.counts) for one in window.requests]
-    tpots_s = [time_s for time_s in every_s if time_s is not None]
-    latencies_s = zip(ttfts_s, every_s, strict=True)
-    good = sum(first_s <= slo.ttft_s and (each_s or 0.0) <= slo.tpot_s for first_s, each_s in latencies_s)
+    tpots_s = [each_s for one in window.requests if (each_s := one.tpot_s) is not None]
+    good = sum(one.ttft_s <= slo.ttft_s and (one.tpot_s or 0.0) <= slo.tpot_s for one in window.requests)
     share = share_estimate(good, len(window.requests))
     found: Metrics = {
         "measured_tokens": output,

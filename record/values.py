@@ -15,7 +15,6 @@ from record.part import Part
 
 THROUGHPUT, WORK = "metrics.{unit}_per_s", "energy.{unit}_per_wh"
 PER_DEVICE = "metrics.{unit}_per_s_per_device"
-EFFECTIVE = "metrics.effective_{unit}_per_s"
 LONGEST_BYTES = 200  # of the name of a file without its ending: usual file systems allow 255
 MOST_CPUS = 1 << 16  # of a node; a longer list is damaged
 SIGNIFICANT = 4  # digits of a number without an interval

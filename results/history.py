@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timezone
 from typing import NamedTuple
 
 from record.parts import sensor_channels
@@ -43,11 +42,6 @@ class Timed(NamedTuple):
 
     time_s: float
     record: Record
-
-    @property
-    def day(self) -> str:
-        """Day of the run, in UTC, such as 2026-03-09."""
-        return datetime.fromtimestamp(self.time_s, timezone.utc).date().isoformat()
 
 
 def series_of(records: Iterable[Record]) -> list[list[Timed]]:
@@ -93,7 +87,8 @@ def _changes(
     sides = [[run.record for run in side] for side in (first, last)]
     compared = compare(*sides)
     [line] = compared.lines
-    days = f", {last[0].day} to {last[-1].day} over {first[0].day} to {first[-1].day}"
+    ends = last[0], last[-1], first[0], first[-1]
+    days = ", {} to {} over {} to {}".format(*(str(run.record.provenance.created)[:10] for run in ends))
     remarks = [*reasons, *line.remarks, *compared.machines]
     found = []
     for (title, _), ratio in zip(METRICS, line.ratios, strict=True):

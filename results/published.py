@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -12,11 +11,11 @@ from record.csv_rows import csv_rows
 FIGURES = Path(__file__).with_suffix(".csv")
 # Metrics and units of throughputs; a rate per device is multiplied by the devices.
 PER_DEVICE = ("throughput_per_gpu", "tokens/s/GPU")
-COMPUTE = frozenset(
-    {*(("throughput", f"{unit}/s") for unit in ("tokens", "images", "samples")), ("compute_throughput", "inputs/s")}
-    | {PER_DEVICE}
+THROUGHPUTS = (
+    *(("throughput", f"{unit}/s") for unit in ("tokens", "images", "samples")),
+    ("compute_throughput", "inputs/s"),
+    PER_DEVICE,
 )
-EFFECTIVE = frozenset({("effective_throughput", "inputs/s")})  # with reading of files
 ACHIEVABLE = "achievable"  # metric of the fastest dense product of matrices
 
 
@@ -61,13 +60,13 @@ def published() -> tuple[Figure, ...]:
     return tuple(Figure(**row) for row in csv_rows(FIGURES))
 
 
-def throughputs(benchmark: str, model: str, kinds: Set[tuple[str, str]] = COMPUTE) -> list[Throughput]:
+def throughputs(benchmark: str, model: str) -> list[Throughput]:
     """Return the published throughputs of a workload; of a point that was published twice, the first."""
     found: dict[tuple[str, int, int], Throughput] = {}
     for figure in published():
         kind = (figure.metric, figure.unit)
         is_ours = figure.workload == benchmark and figure.our_model and model.startswith(figure.our_model)
-        if is_ours and kind in kinds and figure.devices and figure.global_batch_size:
+        if is_ours and kind in THROUGHPUTS and figure.devices and figure.global_batch_size:
             devices, batch = int(figure.devices), int(figure.global_batch_size)
             value = float(figure.value) * (devices if kind == PER_DEVICE else 1)
             found.setdefault((figure.system, devices, batch), Throughput(figure.system, devices, batch, value, figure))

@@ -272,14 +272,14 @@ class SpeculationOptions:
     @cached_property
     def stated(self) -> tuple[float, str]:
         """Return the stated acceptance length with its source; raises ConfigError if none is published."""
-        try:
-            return stated(self.draft_tokens, self.acceptance_length, self.acceptance_of)
-        except LookupError as error:
+        length, source = stated(self.draft_tokens, self.acceptance_length, self.acceptance_of)
+        if not length:
             known = ", ".join(str(count) for model, count in published() if model == self.acceptance_of)
             raise ConfigError(
                 f"--draft-tokens {self.draft_tokens}: of {self.acceptance_of} acceptance lengths are published for "
                 f"{known}: choose one of them, or give --acceptance-length"
-            ) from error
+            )
+        return length, source
 
 
 @dataclass(frozen=True)

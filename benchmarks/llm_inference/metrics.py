@@ -11,7 +11,7 @@ from benchmarks.llm_inference.config import Config
 from benchmarks.llm_inference.servers import SERVERS
 from jpwr.median import percentile
 from record.acceptance import length_of
-from record.derived import ratio
+from record.arithmetic import ratio
 from record.served import Metrics, Request, Window
 
 

@@ -26,7 +26,7 @@ from results.show.tables.doubts import alike
 from results.show.tables.published import anchor_table, published_text
 from results.show.tables.reads import file_table, of_reads, read_table
 from results.show.tables.regions import region_table
-from results.show.tables.table import place_view, point_table, record_table
+from results.show.tables.table import point_table, record_table
 
 PARQUET = "parquet"
 ACHIEVABLE = QUANTITIES["achievable_percent"].path
@@ -141,13 +141,13 @@ def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
     elif shape == "regions":
         if not (found := region_table(points)):
             raise RecordError("no good run has times of regions: measure with this version of the suite")
-        shown = place_view(found, everything)
+        shown = found.needed(everything)
     elif shape == "reads":
         if not (found := read_table(points)):
             raise RecordError("no good run has a profile of its reads: run with the tag 'io'")
-        shown = place_view(found, everything)
+        shown = found.needed(everything)
         conclusions = of_reads(points, options.tier, options.stage_bytes)
-        notes = [rendered(place_view(file_table(points), everything), "text"), *conclusions]
+        notes = [rendered(file_table(points).needed(everything), "text"), *conclusions]
     else:
         of_runs = tables.original_table if shape == "titles" else record_table
         shown = point_table(points) if shape == "repeats" else of_runs(sorted(records, key=sort_key))

@@ -229,7 +229,7 @@ def history(options: argparse.Namespace) -> int:
     for change in sorted(changes, key=lambda change: order.index(change.outcome)):
         print(change.text)
     if options.out:
-        from results.show.plots.runs import over_days
+        from results.show.plots.workload import over_days
 
         options.out.write_bytes(over_days(series_of(records)).png())
         print(options.out)

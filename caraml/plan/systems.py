@@ -49,8 +49,7 @@ def refusal(name: str, reason: str) -> str:
 def systems_table(systems: dict[str, System]) -> str:
     """Return a table of systems; a figure of 0 is not known."""
     from results.files.quantities import Quantity
-    from results.show.tables.cells import Table
-    from results.show.tables.fit import aligned
+    from results.show.tables.cells import Table, rendered
 
     rows = [[block.values[key] or "-" for key in COLUMNS.values()] for block in systems.values()]
-    return aligned(Table([Quantity(title, form="g") for title in COLUMNS], rows).texts(), str.ljust, "  ", "  ")
+    return rendered(Table([Quantity(title, form="g") for title in COLUMNS], rows), "text", str.ljust)

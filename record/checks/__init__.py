@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from record.checks import checkpoints, command, energy, inference, node_check, reads, throughput, windows
+from record.checks import checkpoints, command, energy, inference, throughput, windows
 from record.checks.run import KINDS, Sentences
 from record.model import Record
 from record.names import odd_character
@@ -22,7 +22,13 @@ def contradictions(record: Record) -> list[str]:
     """
     if not record.is_good:
         return []
-    return [sentence for rule in RULES for sentence in rule(record)]
+    rules = (*RULES, *inference.RULES) if record.serving else RULES
+    return [sentence for rule in rules for sentence in rule(record)]
+
+
+def _energy_is_missing_for_a_reason(run: Record) -> Sentences:
+    if run.energy is None and not run.serving.elsewhere:
+        yield "it has no energy, and its work was done on its own nodes"
 
 
 def _throughput_can_be_computed(run: Record) -> Sentences:
@@ -69,6 +75,7 @@ def _names_look_as_no_other(run: Record) -> Sentences:
 
 
 RULES: tuple[Callable[[Record], Sentences], ...] = (
+    _energy_is_missing_for_a_reason,
     _throughput_can_be_computed,
     _good_runs_have_no_error,
     _names_look_as_no_other,
@@ -77,8 +84,5 @@ RULES: tuple[Callable[[Record], Sentences], ...] = (
     *throughput.RULES,
     *windows.RULES,
     *energy.RULES,
-    *reads.RULES,
     *checkpoints.RULES,
-    *inference.RULES,
-    *node_check.RULES,
 )

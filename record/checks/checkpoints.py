@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from record.checks.run import Sentences, exceeds
-from record.derived import product, ratio
+from record.arithmetic import product, ratio
+from record.checks.run import Sentences, exceeds, rising
 from record.model import Record
 from record.parts import longest_s, windows_of
 
@@ -22,20 +22,19 @@ def _slack(run: Record, kind: str) -> float:
 
 
 def _times_are_those_of_the_windows(run: Record) -> Sentences:
-    rounds = run.metrics.number("checkpoint_rounds")
+    number = run.metrics.number
+    rounds = number("checkpoint_rounds")
     for kind, word in WORDS.items() if rounds else ():
-        name, nodes = f"metrics.checkpoint_{word}", windows_of(run, kind)
-        least_s, mean_s, most_s = (run.metrics.number(f"checkpoint_{word}{one}_s") for one in ("_least", "", "_most"))
-        if exceeds(least_s, mean_s) or exceeds(mean_s, most_s):
-            yield f"{name}_s is {mean_s:.4g}, but its rounds took {least_s:.4g} s to {most_s:.4g} s"
-        windows_s, whole_s = longest_s(nodes), product(mean_s, rounds)
+        name, nodes = f"checkpoint_{word}", windows_of(run, kind)
+        yield from rising({f"metrics.{one}": number(one) for one in (f"{name}_least_s", f"{name}_s", f"{name}_most_s")})
+        windows_s, whole_s = longest_s(nodes), product(number(f"{name}_s"), rounds)
         if exceeds(windows_s, whole_s) or (nodes and exceeds(whole_s, _slack(run, kind) * windows_s)):
-            yield f"{name}_s gives {whole_s:.4g} s in {rounds:g} rounds, but their windows take {windows_s:.4g} s"
+            yield f"metrics.{name}_s gives {whole_s:.4g} s in {rounds:g} rounds, but its windows {windows_s:.4g} s"
         if odd := [host for host in windows_of(run, "measured") if len(nodes.get(host, [])) != rounds]:
             yield f"node {odd[0]} must have {rounds:g} windows of the kind {kind}, got {len(nodes.get(odd[0], []))}"
-    rate, most = run.metrics.number("checkpoint_write_gb_per_s"), run.metrics.number("checkpoint_bytes")
-    if exceeds(rate, limit := ratio(product(most, 1e-9), run.metrics.number("checkpoint_write_least_s"))):
-        yield f"metrics.checkpoint_write_gb_per_s is {rate:.4g}, but its bytes and times give at most {limit:.4g}"
+    most = ratio(product(number("checkpoint_bytes"), 1e-9), number("checkpoint_write_least_s"))
+    name = "checkpoint_write_gb_per_s"
+    yield from rising({f"metrics.{name}": number(name), "its bytes and times": most})
 
 
 RULES = (_times_are_those_of_the_windows,)

@@ -6,9 +6,10 @@ import math
 from collections import Counter
 from typing import Any
 
+from jpwr.energy.estimate import JOULES_PER_WH
 from jpwr.process.device_ids import same_ids
-from record.checks.run import INNER, OUTER, Sentences, channels, energies, exceeds, total
-from record.derived import POWER_PERCENTILES, mean_power_w
+from record.arithmetic import POWER_PERCENTILES, product, ratio
+from record.checks.run import INNER, OUTER, Sentences, channels, energies, exceeds, rising, total
 from record.findings import Finding, finding
 from record.model import Channel, Energy, Record
 from record.part import is_number
@@ -56,24 +57,20 @@ def _channels_have_measured(run: Record) -> Sentences:
 
 def _run_contains_its_windows(run: Record) -> Sentences:
     for key, energy in energies(run):
-        if exceeds(energy.energy_wh - (energy.uncertainty_wh or 0.0), energy.run_wh):
-            yield f"{key}.run_wh is {energy.run_wh:.6g}, less than the {energy.energy_wh:.6g} Wh of its windows"
-        if exceeds(energy.window_s, energy.run_s):
-            yield f"{key}.run_s is {energy.run_s:.6g}, less than the {energy.window_s:.6g} s of its windows"
-        powers_w = [energy.number(f"p{one}_power_w") for one in POWER_PERCENTILES]
-        known_w = [one for one in powers_w if one is not None]
-        if known_w != sorted(known_w):
-            yield f"{key} has a lower power at a higher percentile: {', '.join(f'{one:.6g} W' for one in known_w)}"
+        least_wh = energy.energy_wh - (energy.uncertainty_wh or 0.0)
+        yield from rising({f"the least {key}.energy_wh": least_wh, f"{key}.run_wh": energy.run_wh})
+        percentiles = tuple(f"p{percent}_power_w" for percent in POWER_PERCENTILES)
+        for names in (("window_s", "run_s"), percentiles):
+            yield from rising({f"{key}.{name}": energy.number(name) for name in names})
 
 
 def _channels_use_no_more_than_was_sampled(run: Record) -> Sentences:
     for key, energy in energies(run):
         for scope in dict.fromkeys(one.scope for one in energy.channels):
             part_wh = total(one.energy_wh for one in energy.channels if one.scope == scope)
-            whole_wh = energy.sampled_by_scope.number(f"{scope}_wh")
-            if exceeds(part_wh, whole_wh):
-                words = f"{part_wh:.6g} Wh in channels of scope {scope}, but sampled only {whole_wh:.6g} Wh there"
-                yield f"{key} has {words}"
+            name = f"{scope}_wh"
+            whole_wh = energy.sampled_by_scope.number(name)
+            yield from rising({f"{name} of {key}.channels": part_wh, f"{key}.sampled_by_scope": whole_wh})
 
 
 def _nodes_contain_their_devices(run: Record) -> Sentences:
@@ -118,7 +115,7 @@ def busier_elsewhere(energy: Energy) -> Finding | None:
 def _power_is_below_the_boards_limit(run: Record) -> Sentences:
     limits_w, defaults_w = _limits_w(run), _limits_w(run, "power.default_limit")
     for _, energy, channel in channels(run):
-        power_w = mean_power_w(channel.energy_wh, energy.window_s)
+        power_w = ratio(product(channel.energy_wh, JOULES_PER_WH), energy.window_s)
         if power_w is None:
             continue
         name, several, limit_w = channel.name, channel.num_devices or 1, _limit_w(channel, limits_w)
@@ -162,11 +159,9 @@ def _limit_of(channel: Channel, limits_w: dict[str, float]) -> float:
 
 def _limits_agree(run: Record) -> Sentences:
     for _, _, channel in channels(run):
-        limits = channel.limits
-        for name in ("power_limit_w", "power_limit_mean_w"):
-            limit_w = limits.number(name)
-            if exceeds(limits.power_limit_least_w, limit_w) or exceeds(limit_w, limits.power_limit_most_w):
-                yield f"channel {channel.name}, limits.{name} is {limit_w:g}, outside of those in force in the windows"
+        for limit in ("power_limit_w", "power_limit_mean_w"):
+            names = "power_limit_least_w", limit, "power_limit_most_w"
+            yield from rising({f"{channel.name}, limits.{name}": channel.limits.number(name) for name in names})
 
 
 def _limits_w(record: Record, key: str = "power.limit") -> dict[str, float]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from itertools import pairwise
 
-from record.checks.run import TOLERANCE, Sentences, exceeds
+from record.arithmetic import product, ratio
+from record.checks.run import TOLERANCE, Sentences, exceeds, rising
 from record.demand import SLOS
-from record.derived import PERCENTILES, product, ratio
 from record.model import Record
 from record.part import is_number
+from record.served import PERCENTILES
 from record.values import value_at
 
 FOLLOWED_FROM = ("measured_requests", "input_tokens", "output_tokens_per_request", "ttft_p50_s", "e2e_mean_s")
@@ -24,7 +24,7 @@ EDGES = 3.0  # times what is in flight may be counted on one side of a window's 
 
 def _limits_are_those_of_a_preset(run: Record) -> Sentences:
     slo = run.option("load.slo")
-    if run.serving and slo is not None and slo not in SLOS:
+    if slo is not None and slo not in SLOS:
         yield f"its limits of TTFT and TPOT are those of {slo!r}, but the presets are {', '.join(SLOS)}"
 
 
@@ -45,26 +45,29 @@ def _speculation_makes_the_tokens(run: Record) -> Sentences:
 
 def _values_are_possible(run: Record) -> Sentences:
     """A perplexity is 1 or more, as probabilities are 1 or less; a step has its own token, and at most all drafts."""
-    answers, one = run.serving.answers, run.serving.speculation
-    questions = answers.get("questions", 0)
+    answers, speculation = run.serving.answers, run.serving.speculation
+    questions, most = answers.get("questions", 0), speculation.draft_tokens + 1 if speculation else 0
     bounds: list[tuple[str, float, float]] = [
-        (f"answers.{name}", 1, math.inf) for name in ("perplexity", "perplexity_reference")
+        ("answers.perplexity", 1, math.inf),
+        ("answers.perplexity_reference", 1, math.inf),
+        ("answers.agreement", 0, 1),
+        ("answers.repeat_agreement", 0, 1),
+        ("answers.reference", LEAST_REFERENCE, 1),
+        ("answers.wrong", 0, questions),
+        ("answers.repeat_wrong", 0, questions),
+        ("answers.right", 0, answers.get("expected", 0)),
+        ("speculation.stated_length", 1, most),
+        ("speculation.measured_length", 1, most),
     ]
-    bounds += [(f"answers.{name}", 0, 1) for name in ("agreement", "repeat_agreement")]
-    bounds.append(("answers.reference", LEAST_REFERENCE, 1))
-    bounds += [(f"answers.{name}", 0, questions) for name in ("wrong", "repeat_wrong")]
-    bounds.append(("answers.right", 0, answers.get("expected", 0)))
-    bounds += [(f"speculation.{name}_length", 1, one.draft_tokens + 1) for name in ("stated", "measured") if one]
     for name, low, high in bounds:
         value = value_at(run, f"serving.{name}")
-        if is_number(value) and (exceeds(low, value) or exceeds(value, high)):
+        if exceeds(low, value) or exceeds(value, high):
             yield f"serving.{name} is {value:g}, and can only be {low:g} to {high:g}"
 
 
 def _lengths_are_those_of_the_label(run: Record) -> Sentences:
     """Compare the tokens of requests with the label; prompts but for those that the window's edges cut."""
-    found = LENGTHS.fullmatch(run.sample) if run.serving else None
-    if not found:
+    if not (found := LENGTHS.fullmatch(run.sample)):
         return
     asked_input, asked_output = int(found[1]), int(found[2])
     each, inputs = run.metrics.number("output_tokens_per_request"), run.metrics.number("input_tokens")
@@ -81,17 +84,17 @@ def _lengths_are_those_of_the_label(run: Record) -> Sentences:
 
 
 def _counts_are_whole(run: Record) -> Sentences:
-    requests = run.metrics.number("measured_requests") if run.serving else None
+    requests = run.metrics.number("measured_requests")
     counts = {name: run.metrics.number(name) for name in COUNTS}
     for name in ("goodput_share", "output_tokens_per_request"):
         counts[f"{name} times its requests"] = product(run.metrics.number(name), requests)
-    for name, value in counts.items() if run.serving else ():
+    for name, value in counts.items():
         if value is not None and abs(value - round(value)) > TOLERANCE * max(1.0, value):
             yield f"metrics.{name} is {value:g}, which is no whole number"
 
 
 def _intervals_hold_their_value(run: Record) -> Sentences:
-    for name, value in vars(run.metrics).items() if run.serving else ():
+    for name, value in vars(run.metrics).items():
         end = re.fullmatch(r"(.*)_(low|high)(_s|)", name)
         middle = run.metrics.number(f"{end[1]}{end[3]}") if end else None
         if end and (exceeds(value, middle) if end[2] == "low" else exceeds(middle, value)):
@@ -101,7 +104,7 @@ def _intervals_hold_their_value(run: Record) -> Sentences:
 def _goodput_agrees_with_its_percentiles(run: Record) -> Sentences:
     """Compare the requests that keep both limits with the fewest and the most that percentiles allow."""
     share, requests = run.metrics.number("goodput_share"), run.metrics.number("measured_requests")
-    if not run.serving or share is None or not requests:
+    if share is None or not requests:
         return
     for percent in PERCENTILES:
         rank = (requests - 1) * percent / 100
@@ -120,16 +123,9 @@ def _goodput_agrees_with_its_percentiles(run: Record) -> Sentences:
 
 
 def _percentiles_rise(run: Record) -> Sentences:
-    for name in ("ttft", "tpot", "e2e"):
-        values = [run.metrics.number(f"{name}_p{percent}_s") for percent in PERCENTILES]
-        if any(exceeds(low, high) for low, high in pairwise(values)):
-            yield f"the percentiles of its {name} fall from {values[0]} to {values[-1]} s"
-        if any(is_number(value) and value < 0 for value in values):
-            yield f"its {name} is below 0"
-    for percent in PERCENTILES:
-        first, last = (run.metrics.number(f"{name}_p{percent}_s") for name in ("ttft", "e2e"))
-        if exceeds(first, last):
-            yield f"the {percent}th percentile of its ttft is above that of whole requests, {last} s"
+    names = {name: [f"{name}_p{percent}_s" for percent in PERCENTILES] for name in ("ttft", "tpot", "e2e")}
+    for each in (*names.values(), *zip(names["ttft"], names["e2e"], strict=True)):
+        yield from rising({"the least latency": 0.0, **{f"metrics.{name}": run.metrics.number(name) for name in each}})
 
 
 def _requests_fill_the_streams(run: Record) -> Sentences:
@@ -161,13 +157,7 @@ def _tokens_are_those_of_requests(run: Record) -> Sentences:
         yield f"{tokens:.0f} tokens arrived in its window, but its requests have {made:.0f}"
 
 
-def _energy_is_missing_for_a_reason(run: Record) -> Sentences:
-    if run.energy is None and not run.serving.elsewhere:
-        yield "it has no energy, and its work was done on its own nodes"
-
-
 RULES = (
-    _energy_is_missing_for_a_reason,
     _limits_are_those_of_a_preset,
     _version_is_of_a_package,
     _speculation_makes_the_tokens,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 from record.derivation import ENERGIES
@@ -31,15 +32,17 @@ def measured_regions(record: Record) -> dict[str, Region]:
     return record.regions["measured"].regions if "measured" in record.regions else {}
 
 
-def differs(name: str, stored: Any, origin: str, value: Any) -> Sentences:
-    """Yield a sentence if a stored value is not that of its origin."""
-    if value != stored:
-        yield f"{name} is stored as {stored!r}, but {origin} has {value!r}"
-
-
 def exceeds(part: Any, whole: Any) -> bool:
     """Return whether both are numbers and the part is larger than the whole."""
     return is_number(part) and is_number(whole) and part > whole + TOLERANCE * abs(whole)
+
+
+def rising(numbers: Mapping[str, Any]) -> Sentences:
+    """Yield a sentence for each of several numbers, by their names, that is larger than the next known one."""
+    known = [(name, value) for name, value in numbers.items() if is_number(value)]
+    for (name, value), (next_name, most) in pairwise(known):
+        if exceeds(value, most):
+            yield f"{name} is {value:.6g}, more than the {most:.6g} of {next_name}"
 
 
 def total(values: Iterable[Any]) -> float:

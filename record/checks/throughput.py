@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jpwr.process.device_ids import same_ids
+from record.arithmetic import product, ratio
 from record.checks.run import TOLERANCE, Sentences, energies, exceeds, measured_regions
-from record.derived import product, ratio
 from record.model import COPIES_VARIABLE, Copy, Device, Record, Window
 from record.part import is_number
 from record.parts import devices_of_node
@@ -115,6 +115,13 @@ def _power_is_enough_for_the_flops(run: Record) -> Sentences:
             yield f"{tflops:.4g} TFLOP/s with {power_w:.3g} W per device is more than any chip reaches"
 
 
+def _rates_of_a_node_check_are_of_its_devices(run: Record) -> Sentences:
+    ranks = {device.rank for device in run.devices}
+    for part, ours in (("figures", run.node_check.figures), ("devices", run.node_check.devices)):
+        if others := {one.rank for one in ours} - ranks:
+            yield f"node_check.{part} are of rank {min(others)}, but it has no device of that rank"
+
+
 RULES = (
     _regions_are_the_whole_step,
     _copies_count_once,
@@ -125,4 +132,5 @@ RULES = (
     _processors_have_no_accelerator,
     _flops_are_below_the_peak,
     _power_is_enough_for_the_flops,
+    _rates_of_a_node_check_are_of_its_devices,
 )

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
+from record.arithmetic import ratio
 from record.checks.run import (
     KINDS,
     Sentences,
     measured_regions,
+    rising,
     total,
 )
-from record.derived import ratio
 from record.model import Record
 from record.part import is_number
-from record.parts import total_s, windows_of
+from record.parts import longest_s, total_s, windows_of
 from record.values import epoch_s
 
 STEPS_TOLERANCE = 0.02  # relative, by which steps may exceed their window
@@ -100,6 +101,21 @@ def _regions_fit_into_a_step(run: Record) -> Sentences:
             yield f"its {name} {time_s:.4g} s, but a step takes {mean_s:.4g} s on average"
 
 
+def _windows_read_no_more_than_the_job(run: Record) -> Sentences:
+    if not run.io:
+        return
+    job = run.io.job
+    for kind, reads in run.io.windows.items():
+        where = f"io.windows.{kind}"
+        for name in ("bytes", "reads"):
+            yield from rising({f"{where}.{name}": reads.number(name), f"io.job.{name}": job.number(name)})
+        parts = list(filter(is_number, reads.by_region.values()))
+        own_bytes = total(parts) - len(parts)  # each part is rounded
+        yield from rising({f"the sum of {where}.by_region": own_bytes, f"{where}.bytes": reads.bytes})
+        yield from rising({f"{where}.reading_s": reads.reading_s, "its windows": longest_s(windows_of(run, kind))})
+    yield from rising({f"io.job.{name}": job.number(name) for name in ("sequential_reads", "reads")})
+
+
 RULES = (
     _nodes_are_those_of_the_devices,
     _windows_of_nodes_are_alike,
@@ -108,4 +124,5 @@ RULES = (
     _input_makes_nothing_faster,
     _steps_fill_their_window,
     _regions_fit_into_a_step,
+    _windows_read_no_more_than_the_job,
 )

@@ -10,6 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from results.exchange.public import ABOUT, Licence, published
 from results.exchange.recomputed import problems_of_run
 from results.exchange.signature import UncheckedError, sign, signer_of
 from results.files.workloads import FILE
-from results.find.folders import below, results_below
+from results.find.folders import below, is_attempt, results_below
 from results.find.records import RESULT_NAME, RecordError, find_records, mark_of
 from results.join.copies import FAILED, run_of
 from results.join.serving import REQUESTS_NAME
@@ -69,55 +70,32 @@ def write_archive(
     """Store all runs below some folders with the workflow's files and checksums; return the number of runs.
 
     A key signs the list of checksums. A public archive states its licence, and shows nothing of a site.
-    Raises RecordError without a run, for two folders of one name, for a public archive whose numbers do not follow from
-    its traces, and if OpenSSH does not sign.
+    Raises RecordError without a run, for two folders of one name, and if OpenSSH does not sign.
     """
     if not archive.name.endswith(ENDING) or (archive.exists() and not archive.is_file()):
         raise RecordError(f"--out {archive}: the name of an archive must end with {ENDING}")
-    files, runs = files_of(folders, workflow)
-    _write(_contents(files, licence), archive, key)
-    if licence and (problems := verify(archive).problems):
-        archive.unlink()
-        raise RecordError(
-            f"{archive} would be public, but {problems[0]}: store it without --licence to see all problems"
-        )
-    return runs
-
-
-def files_of(folders: Iterable[Path], workflow: Path) -> tuple[dict[str, Path], int]:
-    """Return the files of all runs below some folders and of the workflow, by name in an archive; and how many runs.
-
-    Raises RecordError without a run, and for two folders of one name.
-    """
     files: dict[str, Path] = {}
     runs: set[Path] = set()
     for folder in folders:
-        results = results_below(folder)
-        runs.update(results)
-        every = results_below(folder, with_attempts=True)
-        paths = [path for result in every for name in RUN_FILES for path in result.parent.glob(name)]
+        results = results_below(folder, with_attempts=True)
+        runs.update(path for path in results if not is_attempt(path, folder))
+        paths = [path for result in results for name in RUN_FILES for path in result.parent.glob(name)]
         paths += [path for name in SWEEP_FILES for path in folder.glob(name)]
-        paths = [path for path in paths if path.is_file()]  # reading a pipe would wait for ever
-        for path in paths:
+        for path in filter(Path.is_file, paths):  # reading a pipe would wait for ever
             name = str(PurePosixPath(RUNS, _name(folder), path.relative_to(folder)))
             if files.setdefault(name, path) != path:
                 raise RecordError(f"two folders are called {_name(folder)}: give the folder above both")
     if not runs:
         raise RecordError(f"no {RESULT_NAME} below {', '.join(map(str, folders))}: run a sweep first")
-    for path in [*workflow.glob("*.yaml"), *workflow.glob("include/*")]:
-        if path.is_file():
-            files[str(PurePosixPath(WORKFLOW, path.relative_to(workflow)))] = path
+    for path in filter(Path.is_file, [*workflow.glob("*.yaml"), *workflow.glob("include/*")]):
+        files[str(PurePosixPath(WORKFLOW, path.relative_to(workflow)))] = path
     for path in workflow.parent.glob(f"benchmarks/*/{FILE}"):
         files[str(PurePosixPath(WORKFLOW, path.relative_to(workflow.parent)))] = path
-    return files, len(runs)
-
-
-def _contents(files: dict[str, Path], licence: Licence | None) -> Iterator[tuple[str, bytes]]:
+    contents: Iterable[tuple[str, bytes]] = ((name, path.read_bytes()) for name, path in sorted(files.items()))
     if licence:
-        yield ABOUT, f"licence: {json.dumps(licence)}\n".encode()
-        yield from published(files)
-    else:
-        yield from ((name, path.read_bytes()) for name, path in sorted(files.items()))
+        contents = chain([(ABOUT, f"licence: {json.dumps(licence)}\n".encode())], published(files))
+    _write(contents, archive, key)
+    return len(runs)
 
 
 def _name(folder: Path) -> PurePosixPath:
@@ -152,26 +130,27 @@ def verify(archive: Path, signers: Path | None = None) -> Checked:
     """
     with tempfile.TemporaryDirectory() as temporary:
         folder = archive if archive.is_dir() else Path(temporary)
-        problems, sums = _sums_of(folder) if archive.is_dir() else _unpack(archive, folder)
-        problems += _check_sums(sums, folder)
-        signer, runs = "", 0
+        problems = [] if archive.is_dir() else _unpack(archive, folder)
+        problems += _check_files(folder)
+        signature, signer, runs = folder / SIGNATURE, "", 0
+        is_signed = signature.is_file()
         if signers is not None and not problems:
             try:
-                if SIGNATURE not in sums:
+                if not is_signed:
                     raise RecordError("it is not signed: sign it with 'caraml archive --sign KEY'")
-                signer = signer_of((folder / CHECKSUMS).read_bytes(), (folder / SIGNATURE).read_bytes(), signers)
+                signer = signer_of((folder / CHECKSUMS).read_bytes(), signature.read_bytes(), signers)
             except UncheckedError:
                 raise
             except RecordError as error:
                 problems.append(str(error))
         if not problems:
             runs = len(results_below(folder))
-            problems = list(dict.fromkeys(_check_runs(folder, sums)))
+            problems = list(dict.fromkeys(_check_runs(folder)))
     # Names and texts are untrusted: a terminal must not interpret them.
-    return Checked([printable(text) for text in problems], runs, SIGNATURE in sums, signer)
+    return Checked([printable(text) for text in problems], runs, is_signed, signer)
 
 
-def _check_runs(folder: Path, sums: Iterable[str]) -> Iterator[str]:
+def _check_runs(folder: Path) -> Iterator[str]:
     """Yield the problems of the runs in an unpacked archive."""
     if not results_below(folder):
         yield "it has no run"
@@ -181,9 +160,6 @@ def _check_runs(folder: Path, sums: Iterable[str]) -> Iterator[str]:
     for path in results_below(folder, with_attempts=True):
         if not mark_of(path):
             yield from (f"{path.parent.relative_to(folder)}: {text}" for text in problems_of_run(path))
-    for name in sums:  # tables would count a file with such a name, too
-        if name.endswith(RESULT_NAME) and PurePosixPath(name).name != RESULT_NAME:
-            yield f"{name}: a record must be called {RESULT_NAME}"
     try:
         skipped = [str(file) for file in find_records([folder]).skipped if file.finding.kind != "marked"]
     except RecordError as error:
@@ -195,27 +171,17 @@ def _check_runs(folder: Path, sums: Iterable[str]) -> Iterator[str]:
 def unpacked(archive: Path) -> Iterator[Path]:
     """Unpack an archive into a folder for a while; raises RecordError unless each of its files is unchanged."""
     with tempfile.TemporaryDirectory() as folder:
-        problems, sums = _unpack(archive, Path(folder))
-        if problems := [*problems, *_check_sums(sums, Path(folder))]:
+        if problems := [*_unpack(archive, Path(folder)), *_check_files(Path(folder))]:
             raise RecordError(f"{archive}: {printable(problems[0])}; 'caraml verify {archive}' lists all")
         yield Path(folder)
 
 
-def _sums_of(folder: Path) -> tuple[list[str], dict[str, str]]:
-    """Return problems of a folder, and the checksum of each file in it."""
-    files, closed = below(folder)
-    linked = [path for path in files if path.resolve() != folder.resolve() / path.relative_to(folder)]
-    problems = [f"{path.relative_to(folder)} is a link or cannot be entered" for path in [*linked, *closed]]
-    sums = {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-    return problems, sums
-
-
-def _unpack(archive: Path, folder: Path) -> tuple[list[str], dict[str, str]]:
-    """Unpack into a folder; return problems, and the checksum of each file.
+def _unpack(archive: Path, folder: Path) -> list[str]:
+    """Unpack into a folder; return a sentence for each file that is not unpacked, or is there twice.
 
     Raises RecordError if the declared sizes, beyond which nothing is unpacked, exceed MOST_GB.
     """
-    problems, sums = [], {}
+    problems = []
     try:
         with zipfile.ZipFile(archive) as packed:
             files = packed.infolist()
@@ -230,12 +196,11 @@ def _unpack(archive: Path, folder: Path) -> tuple[list[str], dict[str, str]]:
                 if place.is_absolute() or ".." in place.parts or file.is_dir() or not stat.S_ISREG(mode):
                     problems.append(f"{file.filename!r} is not a plain file inside the archive: it was not unpacked")
                     continue
-                if str(place) in sums:
+                if (folder / place).exists():
                     problems.append(f"{file.filename!r} is in it twice")
                 content = packed.read(file)
                 (folder / place).parent.mkdir(parents=True, exist_ok=True)
                 (folder / place).write_bytes(content)
-                sums[str(place)] = hashlib.sha256(content).hexdigest()
     # RuntimeError: encrypted; NotImplementedError: packed in a way that Python cannot unpack; the others: damaged.
     except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
@@ -243,10 +208,15 @@ def _unpack(archive: Path, folder: Path) -> tuple[list[str], dict[str, str]]:
             f"{archive} cannot be unpacked as an archive ({reason}): give a file that 'caraml archive' of this release "
             "has written; if it is cut short, copy or download it again"
         ) from error
-    return problems, sums
+    return problems
 
 
-def _check_sums(sums: dict[str, str], folder: Path) -> Iterator[str]:
+def _check_files(folder: Path) -> Iterator[str]:
+    """Yield the problems of the files in an unpacked archive, by their checksums."""
+    files, closed = below(folder)
+    linked = (path for path in files if path.resolve() != folder.resolve() / path.relative_to(folder))
+    yield from (f"{path.relative_to(folder)} is a link or cannot be entered" for path in (*linked, *closed))
+    sums = {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
     if CHECKSUMS not in sums:
         yield f"it has no {CHECKSUMS}: it is not an archive of this suite, or it was cut short"
         return

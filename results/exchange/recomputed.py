@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from jpwr.errors import JpwrError
 from record.checks import contradictions
@@ -62,8 +61,7 @@ def _problems(result: Path) -> Iterator[str]:
         yield from derived_otherwise(recorded, f"{folder.name}/{RECORD_NAME}: " if run.fill else f"{RECORD_NAME}: ")
     if stored.get("serving"):
         yield from request_problems(stored, result.parent)
-    for key in sorted(stored.keys() | again.keys()):
-        yield from differences(stored.get(key), again.get(key), key)
+    yield from differences(stored, again, "")
 
 
 def _again(run: Record, folder: Path) -> tuple[Json, list[str]]:
@@ -129,17 +127,5 @@ def _other_command(record: Record, traces: Sequence[TraceSums]) -> Iterator[str]
 
 def derived_otherwise(recorded: Json, where: str) -> Iterator[str]:
     """Yield each stored value of a record that follows otherwise from its other values."""
-    derived = as_json(derive(Record.of(recorded)))
-    for key, value in recorded.items():
-        yield from (
-            f"{where}{difference}" for difference in differences(value, _with_keys_of(value, derived[key]), key)
-        )
-
-
-def _with_keys_of(stored: Any, derived: Any) -> Any:
-    """Return derived values without those that are not stored."""
-    if isinstance(stored, dict) and isinstance(derived, dict):
-        return {key: _with_keys_of(value, derived.get(key)) for key, value in stored.items()}
-    if isinstance(stored, list) and isinstance(derived, list) and len(stored) == len(derived):
-        return [_with_keys_of(*both) for both in zip(stored, derived, strict=True)]
-    return derived
+    for difference in differences(recorded, as_json(derive(Record.of(recorded))), "", of_stored=True):
+        yield f"{where}{difference}"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from string import Template
 from typing import Annotated, Any, Literal
 
 from record.errors import RecordError
@@ -115,11 +116,8 @@ class System:
 
     def image_of(self, framework: str) -> str:
         """Return the name of the image with a framework."""
-        words = {"$framework": framework, "$vendor": self.vendor, "$cpu_arch": self.cpu_arch}
-        name = self.image
-        for word, value in words.items():
-            name = name.replace(word, value)
-        return name
+        words = {"framework": framework, "vendor": self.vendor, "cpu_arch": self.cpu_arch}
+        return Template(self.image).safe_substitute(words)
 
 
 KEYS = keys_of(System)

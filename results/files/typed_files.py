@@ -187,15 +187,22 @@ def value_as(kind: Any, found: Any, where: str, name: str) -> Any:
         return {str(key): _item(items, str(key), item, where, name, item_name) for key, item in found.items()}
     if limits["format"] == NAME and isinstance(found, str):
         _refuse_odd(found, f"{where}, {name}")
+    if inner is Any:
+        return found
+    value, kinds = untyped(found), items or (inner,)
+    if not (bool in kinds if isinstance(value, bool) else int in kinds or float in kinds):
+        value = found  # a text that looks like a number
     try:
-        value = scalar(kind, found)
-    except ValueError:
+        is_allowed = origin not in (tuple, *MAPPINGS) and scalar_test(kind)(value)
+    except ValueError:  # of a day that does not exist
+        is_allowed = False
+    if not is_allowed:
         hint = meant(str(found), map(str, _choices(inner, limits)))
         wrong = f"{where}: {name} is {reprlib.repr(untyped(found))}, but must be {in_words(kind)}"
-        raise RecordError(": ".join(filter(None, [wrong, hint]))) from None
+        raise RecordError(": ".join(filter(None, [wrong, hint])))
     if limits["maximum"] >= 1000 and str not in items:
         refuse_thousands(value, f"{where}: {name}")
-    return value
+    return str(value) if isinstance(value, Quoted) else value
 
 
 def _item(kinds: tuple[Any, ...], key: str, value: Any, where: str, name: str, item_name: str) -> Any:
@@ -221,20 +228,6 @@ def refuse_thousands(value: Any, where: str) -> None:
 def _refuse_odd(name: str, where: str) -> None:
     if odd := odd_character(name):
         raise RecordError(f"{where}: {name!r} has {odd}: names must not look like others, write it in plain letters")
-
-
-def scalar(kind: Any, found: Any) -> Any:
-    """Return a text, number or truth value; raises ValueError if the type does not allow it."""
-    inner, _ = bare(kind)
-    if inner is Any:
-        return found
-    value, kinds = untyped(found), get_args(inner) or (inner,)
-    is_of_kinds = bool in kinds if isinstance(value, bool) else int in kinds or float in kinds
-    if not is_of_kinds:  # a text that looks like a number
-        value = found
-    if (get_origin(inner) or inner) in (tuple, *MAPPINGS) or not scalar_test(kind)(value):
-        raise ValueError
-    return str(value) if isinstance(value, Quoted) else value
 
 
 def untyped(found: Any) -> Any:

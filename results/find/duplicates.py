@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from jpwr.process.device_ids import same_ids
-from record.model import Json, Record
-from record.part import as_json
+from record.model import Record
 from record.values import cpus_in, is_accelerated
 
 PROCESSORS = "processors"
@@ -95,8 +94,3 @@ def _names_of_run(record: Record) -> list[Any]:
             names.append((record.benchmark, kind, frozenset(began)))
     latencies = [value for name, value in sorted(vars(record.metrics).items()) if name.startswith(LATENCIES)]
     return [*names, tuple(latencies)] if len(set(latencies)) >= FEWEST_TIMES else names
-
-
-def content_of(record: Record) -> Json:
-    """Return a record without its name and its file."""
-    return {key: value for key, value in as_json(record).items() if key != "run_id"}

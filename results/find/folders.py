@@ -24,32 +24,26 @@ def below(folder: Path) -> tuple[list[Path], dict[Path, str]]:
     """
     files: list[Path] = []
     closed: dict[Path, str] = {}
-    seen, waiting = set[tuple[int, int]](), [folder]
-    while waiting:
-        here = waiting.pop()
-        try:
-            status = here.stat()
-            if (status.st_dev, status.st_ino) in seen:
-                continue
-            seen.add((status.st_dev, status.st_ino))
-            with os.scandir(here) as entries:
-                inside = sorted(entries, key=lambda entry: (not entry.is_symlink(), entry.name))
-        except FileNotFoundError:
-            continue  # it was removed in the meantime
-        except OSError as error:
-            closed[here] = error.strerror or str(error)
+    seen: set[tuple[int, int]] = set()
+
+    def note(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):  # it was removed in the meantime
+            closed[Path(error.filename)] = error.strerror or str(error)
+
+    for place, folders, names in os.walk(folder, onerror=note, followlinks=True):
+        here = Path(place)
+        status = here.stat()
+        if (status.st_dev, status.st_ino) in seen:
+            folders.clear()
             continue
-        for entry in inside:
-            path = here / entry.name
-            try:
-                if entry.is_dir():
-                    waiting.append(path)  # the last one is next: a folder itself comes before a link to it
-                elif entry.is_file():
-                    files.append(path)
-                elif entry.is_symlink() and not path.exists():
-                    closed[path] = "it is a link to what does not exist"
-            except OSError as error:  # such as a link to a folder that cannot be entered
-                closed[path] = error.strerror or str(error)
+        seen.add((status.st_dev, status.st_ino))
+        folders.sort(key=lambda name: ((here / name).is_symlink(), name))  # a folder comes before a link to it
+        for name in names:
+            path = here / name
+            if os.path.isfile(path):  # noqa: PTH113 - False if it cannot be followed
+                files.append(path)
+            elif path.is_symlink():
+                closed[path] = "it is a link that cannot be followed"
     return sorted(files), closed
 
 

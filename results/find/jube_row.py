@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from jpwr.process.whole_file import write_whole
-from record.derived import median_of_all
+from record.arithmetic import median_of_all
 from record.model import Record
 from results.find.folders import runs_of
 from results.find.records import RESULT_NAME, read_record

@@ -17,7 +17,7 @@ from record.findings import Finding, finding
 from record.model import SCHEMA_VERSION, Json
 from record.model import Record as Record
 from record.part import as_json
-from results.find.duplicates import content_of, copies, simultaneous
+from results.find.duplicates import copies, simultaneous
 from results.find.folders import RESULT_NAME as RESULT_NAME
 from results.find.folders import WORKPACKAGES, below, is_attempt, planned_runs
 from results.find.in_parallel import for_each
@@ -26,7 +26,9 @@ from results.find.schema import lacking, violation
 from results.find.todays import with_todays_figures, wrong_length
 
 READ_BY_1_0 = (1, 2, 3)  # schema versions
+REMEDY = "leave it out or run the point again"
 FEWER = "fewer_than_planned"
+NO_NAME = {"run_id": ""}  # a run may be stored by two names
 
 
 class Skipped(NamedTuple):
@@ -64,29 +66,22 @@ def read_record(path: Path) -> Json:
     Raises RecordError if it is missing, cut short, no record, or of another schema version. Needs the standard library
     alone, as it runs inside jobs. The record of a good run may still lack what its job adds.
     """
-    return _parse(_content(path), path)
+    return _read(path)[0]
 
 
-def _content(path: Path) -> bytes:
+def _read(path: Path) -> tuple[Json, bytes]:
+    """Return a record and the content of its file."""
     try:
-        return path.read_bytes()
-    except FileNotFoundError as error:
-        raise RecordError(f"{path} does not exist: did the job start?") from error
-    except OSError as error:
-        raise _unreadable(path, error) from error
-
-
-def _parse(content: bytes, path: Path) -> Json:
-    if not content.strip():
-        raise RecordError(f"{path} is empty: leave it out or run the point again")
-    try:
+        content = path.read_bytes()
         record = json.loads(content.decode(), parse_constant=_refuse_constant)
         if b"\\ud" in content.lower():  # half of a surrogate pair cannot be printed
             json.dumps(record, ensure_ascii=False).encode()
-    except ValueError as error:
-        raise _unreadable(path, error) from error
-    except RecursionError as error:
-        raise _unreadable(path, ValueError("its values are nested too deeply")) from error
+    except FileNotFoundError as error:
+        raise RecordError(f"{path} does not exist: did the job start?") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise RecordError(
+            f"{path} cannot be read as a record ({error}): leave it out or run the point again"
+        ) from error
     if not isinstance(record, dict) or "schema_version" not in record:
         raise RecordError(f"{path} is not a record of this suite: it has no schema_version")
     if (version := record["schema_version"]) != SCHEMA_VERSION:
@@ -97,7 +92,7 @@ def _parse(content: bytes, path: Path) -> Json:
     _refuse(violation(record), path)
     if "config" in record:
         record["config"] = {group: _printable(options) for group, options in record["config"].items()}
-    return _printable(record)
+    return _printable(record), content
 
 
 def _printable(values: Json) -> Json:
@@ -107,11 +102,7 @@ def _printable(values: Json) -> Json:
 
 def _refuse(wrong: str, path: Path) -> None:
     if wrong:
-        raise RecordError(f"{path} is not as a run writes its record: {wrong}; leave it out or run the point again")
-
-
-def _unreadable(path: Path, error: Exception) -> RecordError:
-    return RecordError(f"{path} cannot be read as a record ({error}): leave it out or run the point again")
+        raise RecordError(f"{path} is not as a run writes its record: {wrong}; {REMEDY}")
 
 
 def _refuse_constant(name: str) -> float:
@@ -163,7 +154,7 @@ def _skip_copies(found: Found) -> None:
     for copy, first in list(copies([*left_out, *found.records])):
         if copy in left_out:
             continue
-        if first not in left_out and content_of(first) != content_of(copy):
+        if first not in left_out and as_json(first) | NO_NAME != as_json(copy) | NO_NAME:
             raise RecordError(
                 f"{first.file.path} and {copy.file.path} are records of one run with different content: "
                 "remove the wrong one"
@@ -227,7 +218,7 @@ def _files_of(folder: Path, found: Found) -> Iterator[Path]:
         return
     files, closed = below(folder)
     for path in files:
-        if path.name.endswith(RESULT_NAME) and not is_attempt(path, folder):
+        if path.name == RESULT_NAME and not is_attempt(path, folder):
             yield path
         elif path.name == WORKPACKAGES and (fewer := _fewer(path, closed)):
             found.skipped.append(Skipped(fewer, path.parent, ()))
@@ -247,7 +238,6 @@ def _fewer(plan: Path, closed: dict[Path, str]) -> Finding | None:
 
 def read_checked(path: Path) -> Record:
     """Return a record with its file, in which a good run lacks nothing; raises RecordError."""
-    content = _content(path)
-    record = _parse(content, path)
+    record, content = _read(path)
     _refuse(lacking(record), path)
     return Record.from_file(record, path=str(path), sha256=hashlib.sha256(content).hexdigest())

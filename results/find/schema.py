@@ -36,35 +36,25 @@ def lacking(record: Json) -> str:
 def _check_of(kind: Any) -> Check:
     inner, limits = bare(kind)
     if inner is Any:
-        return _nothing_wrong
+        return lambda _: ""
     origin, kinds, words = get_origin(inner) or inner, get_args(inner), in_words(kind)
     is_allowed: Callable[[Any], bool] = scalar_test(kind)
-    inside: Check = _nothing_wrong
+    container: Any = None
     if is_dataclass(origin):
-        is_allowed, inside = _is_dict, partial(_in_part, origin)
+        container, inside = dict, partial(_in_part, origin)
     elif origin in (list, dict):
-        is_allowed, inside = partial(_is_of_size, origin, limits["minItems"]), partial(_in_items, _check_of(kinds[-1]))
+        container, inside = origin, partial(_in_items, _check_of(kinds[-1]))
     elif any(get_origin(argument) in (list, dict) for argument in kinds):
         is_allowed = partial(_passes_any, [_check_of(argument) for argument in kinds])
 
     def check(value: Any) -> str:
         if value is None and limits[OPTIONAL]:
             return ""
-        return inside(value) if is_allowed(value) else f" is {reprlib.repr(value)}, but must be {words}"
+        if container and isinstance(value, container) and len(value) >= limits["minItems"]:
+            return inside(value)
+        return "" if not container and is_allowed(value) else f" is {reprlib.repr(value)}, but must be {words}"
 
     return check
-
-
-def _nothing_wrong(_: Any) -> str:
-    return ""
-
-
-def _is_dict(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
-def _is_of_size(kind: type, fewest: int, value: Any) -> bool:
-    return isinstance(value, kind) and len(value) >= fewest  # type: ignore[arg-type]
 
 
 def _passes_any(checks: list[Check], value: Any) -> bool:

@@ -8,8 +8,8 @@ from typing import Any
 
 from jpwr.energy.estimate import known
 from jpwr.errors import JpwrError
+from record.arithmetic import power_over_time, ratio, sum_of_all
 from record.checks.checkpoints import WORDS
-from record.derived import power_over_time, ratio, sum_of_all
 from record.model import Channel, Energy, Numbers, Record
 from record.part import changed
 from record.parts import JOULES_PER_WH, of_node, windows_of

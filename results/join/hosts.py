@@ -11,8 +11,8 @@ from pathlib import Path
 
 from jpwr.process.device_ids import same_ids
 from jpwr.trace.writers import open_trace
+from record.arithmetic import ratio
 from record.demand import hosts_of
-from record.derived import ratio
 from record.model import Device, Energy, Record, Window
 from record.part import changed
 from record.parts import JOULES_PER_WH

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from record.answers import facts_of
-from record.checks.run import differs
 from record.conversations import NAMES, are_conversations, figures_of, idle_until_s
 from record.demand import MADE, SLOS, Lengths, Slo, arrivals_s, lengths_of, made_trace
 from record.model import Json, Record
@@ -50,7 +49,7 @@ def request_problems(record: Json, folder: Path) -> Iterator[str]:
 def _problems(run: Record, requests: Sequence[Json], end: Json) -> Iterator[str]:
     """Compare a record with its requests, and with the last line of their file."""
     stored, serving = vars(run.metrics), vars(run.serving)
-    yield from differs("serving.requests_format", serving.get("requests_format"), REQUESTS_NAME, end.get("format"))
+    yield from differences(serving.get("requests_format"), end.get("format"), "serving.requests_format", REQUESTS_NAME)
     if "format" not in end:
         return
     if end["requests"] != len(requests):
@@ -59,7 +58,7 @@ def _problems(run: Record, requests: Sequence[Json], end: Json) -> Iterator[str]
         yield f"it is stored as ok, but its requests end as {end['status']}: {end['error']}"
     source = serving.get("slo_source", "")
     slo = SLOS.get(run.option("load.slo") or "") or Slo(stored["slo_ttft_s"], stored["slo_tpot_s"], source)
-    yield from differs("serving.slo_source", source, "its load", slo.source)
+    yield from differences(source, slo.source, "serving.slo_source", "its load")
     streams = run.option("load.concurrency") or run.layout.global_batch_size or 0
     measured, *_ = (one for one in run.windows if one.kind == "measured")  # the same on each of the server's nodes
     length_s, rate_per_s = rounded_s(measured.duration_s), run.option("load.rate_per_s") or 0.0
@@ -97,7 +96,7 @@ def _not_as_asked(window: Window, run: Record) -> Iterator[str]:
     trace, seed, lengths = run.option("load.trace"), run.option("load.seed"), _lengths(run)
     if lengths:
         each = round(statistics.fmean(output for _, output in lengths))
-        yield from differs("layout.work_per_sample", run.layout.work_per_sample, "its load", each)
+        yield from differences(run.layout.work_per_sample, each, "layout.work_per_sample", "its load")
     if bool(trace) != are_conversations(window):
         yield f"its load is {'' if trace else 'not '}of conversations, and its requests are others"
     conversations = made_trace(trace, seed)[1] if trace in MADE and isinstance(seed, int) else []
@@ -140,7 +139,7 @@ def _other_answers(run: Record, again: Json) -> Iterator[str]:
         yield f"{REQUESTS_NAME} has no answers of its load to requests that were asked again"
     if run.option("answers.questions_file"):
         reference = again.get("reference", 0)
-        yield from differs("config.answers.reference", run.option("answers.reference"), REQUESTS_NAME, reference)
+        yield from differences(run.option("answers.reference"), reference, "config.answers.reference", REQUESTS_NAME)
     has_weights = any(run.option(f"serve.{name}") for name in ("url", "model_path", "real_weights"))
     if run.serving.speculation or not (has_weights and run.option("answers.perplexity")):
         return
@@ -148,7 +147,7 @@ def _other_answers(run: Record, again: Json) -> Iterator[str]:
         yield f"its options ask for a perplexity, and {REQUESTS_NAME} has no text"
     elif "perplexity" in again:
         reference = reference_of(run.model, run.precision, run.option("answers.perplexity_reference") or 0.0)
-        yield from differs("its reference", again.get("perplexity_reference"), "config.answers", reference)
+        yield from differences(again.get("perplexity_reference"), reference, "its reference", "config.answers")
 
 
 def _left_out(window: Window, processes: int) -> Iterator[str]:
@@ -161,7 +160,7 @@ def _left_out(window: Window, processes: int) -> Iterator[str]:
         sent = (one.index for one in own if one.due_s < window.end_s)
         if missing := set(range(process, max(sent, default=0), processes)) - times.keys():
             yield f"request {min(missing)} is not in {REQUESTS_NAME}, and later ones are"
-    if not window.rate_per_s and (idle_s := _idle_s(window)) > max(window.e2e_s):
+    if not window.rate_per_s and (idle_s := _idle_s(window)) > max(one.e2e_s for one in window.requests):
         yield f"a stream sent no request for {idle_s:.3g} s, longer than any took: those of that time are left out"
 
 
@@ -180,15 +179,20 @@ def _idle_s(window: Window) -> float:
     return max(*idle_s, *(window.end_s - time_s for time_s in ended_s), 0.0)
 
 
-def differences(stored: Any, again: Any, name: str, origin: str = "its origin") -> Iterator[str]:
-    """Yield each stored value, below a name, that is not as its origin gives it again."""
+def differences(
+    stored: Any, again: Any, name: str, origin: str = "its origin", of_stored: bool = False
+) -> Iterator[str]:
+    """Yield each stored value, below a name, that is not as its origin gives it again.
+
+    of_stored: values that are not stored do not count.
+    """
     if isinstance(stored, dict) and isinstance(again, dict):
-        not_stored = NEWER - stored.keys()
-        for key in sorted((stored.keys() | again.keys()) - STATED_BY_SITE - not_stored):
-            yield from differences(stored.get(key), again.get(key), f"{name}.{key}", origin)
+        keys = stored.keys() if of_stored else stored.keys() | (again.keys() - NEWER)
+        for key in sorted(keys - STATED_BY_SITE):
+            yield from differences(stored.get(key), again.get(key), f"{name}.{key}".lstrip("."), origin, of_stored)
     elif isinstance(stored, list) and isinstance(again, list) and len(stored) == len(again):
         for index, (value, other) in enumerate(zip(stored, again, strict=True)):
-            yield from differences(value, other, f"{name}[{index}]", origin)
+            yield from differences(value, other, f"{name}[{index}]", origin, of_stored)
     elif isinstance(stored, float) and isinstance(again, float):
         if not math.isclose(stored, again, rel_tol=TOLERANCE):
             yield f"{name} is stored as {stored:.10g}, but {origin} gives {again:.10g}"

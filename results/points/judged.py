@@ -9,7 +9,8 @@ from typing import Any
 from jpwr.process.device_ids import same_ids
 from record.acceptance import judged_acceptance
 from record.answers import judged
-from record.findings import NOT_RANKED, Finding, finding, from_data
+from record.findings import Finding, finding, from_data
+from record.kinds import NOT_RANKED
 from record.model import Record
 from record.part import as_json
 from record.parts import devices_of, sensor_channels

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from record.derived import median_of_all
+from record.arithmetic import median_of_all
 from record.model import Numbers, Region, Regions
 from record.part import changed
 from results.find.records import Record

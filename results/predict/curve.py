@@ -114,21 +114,20 @@ def source_of(points: Iterable[Measured], devices: int, batch: int) -> str:
 
 def check_near(points: Iterable[Measured], devices: int, batch: int) -> None:
     """Raise ValueError if a point is further from the measured ones than FURTHEST times."""
-    row = {one.batch for one in points if one.devices == devices}
-    if row:
-        _check_near(batch, row, "samples in a batch")
-    else:
-        _check_near(devices, {one.devices for one in points}, "devices")
-        _check_near(batch / devices, {one.batch / one.devices for one in points}, "samples per device")
-
-
-def _check_near(asked: float, measured: Iterable[float], words: str) -> None:
-    known = sorted(measured)
-    if min(max(asked / one, one / asked) for one in known) > FURTHEST:
-        raise ValueError(
-            f"{asked:g} {words} are not within {FURTHEST} times or half of what was measured, "
-            f"{known[0]:g} to {known[-1]:g}"
-        )
+    row: set[float] = {one.batch for one in points if one.devices == devices}
+    asked: dict[str, tuple[float, set[float]]] = {"samples in a batch": (batch, row)}
+    if not row:
+        each = {point.batch / point.devices for point in points}
+        asked = {
+            "devices": (devices, {point.devices for point in points}),
+            "samples per device": (batch / devices, each),
+        }
+    for words, (number, known) in asked.items():
+        if min(max(number / measured, measured / number) for measured in known) > FURTHEST:
+            raise ValueError(
+                f"{number:g} {words} are not within {FURTHEST} times or half of what was measured, "
+                f"{min(known):g} to {max(known):g}"
+            )
 
 
 def disturbed(errors: Iterable[LeftOut]) -> Iterator[LeftOut]:
@@ -138,10 +137,8 @@ def disturbed(errors: Iterable[LeftOut]) -> Iterator[LeftOut]:
         return
     limit = max(math.log1p(DISTURBED), DISTURBED_TIMES * statistics.median(abs(one.error) for one in alone))
     for one in alone:
-        near = [abs(other.error) for other in alone if _are_neighbours(one.point, other.point)]
-        if abs(one.error) > limit and abs(one.error) >= max(near):
+        devices, batch, _ = one.point
+        row = (other for other in alone if other.point.devices == devices)
+        near = (other for other in row if batch / 2 <= other.point.batch <= 2 * batch)
+        if abs(one.error) > limit and abs(one.error) >= max(abs(other.error) for other in near):
             yield one
-
-
-def _are_neighbours(one: Measured, other: Measured) -> bool:
-    return one.devices == other.devices and max(one.batch, other.batch) <= 2 * min(one.batch, other.batch)

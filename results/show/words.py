@@ -32,12 +32,12 @@ def lead_words(lead: Estimate | None, other: str) -> str:
     if lead is None:
         return f"ahead of {other}"
     if lead.value >= TWICE:
-        low_high = [f"{end:.2f}" for end in lead.interval or ()]
-        words, unit = f"{lead.value:.2f} times {other}", " times"
+        words, unit, ends = f"{lead.value:.2f} times {other}", "times", [f"{end:.2f}" for end in lead.interval or ()]
     else:
-        low_high = [f"{100 * (end - 1):.1f}" for end in lead.interval or ()]
-        words, unit = f"{100 * (lead.value - 1):.1f} % ahead of {other}", " %"
-    return words + (f" (95 % interval {' to '.join(low_high)}{unit})" if low_high else " (no interval: one run)")
+        words, unit = f"{100 * (lead.value - 1):.1f} % ahead of {other}", "%"
+        ends = [f"{100 * (end - 1):.1f}" for end in lead.interval or ()]
+    certain = f"95 % interval {' to '.join(ends)} {unit}" if ends else "no interval: one run"
+    return f"{words} ({certain})"
 
 
 def of_workload(results: Sequence[PointResults]) -> list[str]:
@@ -71,17 +71,17 @@ def _of_value(points: Sequence[PointResults], path: str, what: str, is_alone: bo
 
 
 def _not_ranked(results: Sequence[PointResults], ranked: Sequence[PointResults]) -> Iterator[str]:
-    left_out = [point for point in results if point.good and why_left_out(point)]
-    for why, points in grouped(left_out, lambda point: str(why_left_out(point))).items():
-        yield f"Not ranked: {_names(points)}: {why}."
+    good = [("Not ranked", point, why_left_out(point)) for point in results if point.good]
     with_energy = [point for point in ranked if point.value(WORK) is not None]
-    for reason, points in grouped(with_energy, lambda point: why_not_ranked(point) or None).items():
-        yield f"Energy is not ranked: {_names(points)}: {reason}."
+    reasons = [*good, *(("Energy is not ranked", point, why_not_ranked(point)) for point in with_energy)]
+    known = [((what, str(why)), point) for what, point, why in reasons if why]
+    for (what, reason), alike in grouped(known, lambda pair: pair[0]).items():
+        yield f"{what}: {_names([point for _, point in alike])}: {reason}."
     if apart := filled_apart(results):
         yield apart
-    runs, bad = (sum(len(side(point)) for point in results) for side in (lambda p: [*p.good, *p.bad], lambda p: p.bad))
+    bad = sum(len(point.bad) for point in results)
     if bad:
-        yield f"{bad} of {count(runs, 'run')} failed."
+        yield f"{bad} of {count(bad + sum(len(point.good) for point in results), 'run')} failed."
 
 
 def _names(points: Sequence[PointResults]) -> str:
@@ -89,17 +89,15 @@ def _names(points: Sequence[PointResults]) -> str:
 
 
 def scaled_words(ranked: Ranked) -> list[tuple[set[str], str]]:
-    """Return sizes that were not measured: systems with workloads and a measured size in common, and their words."""
-    sizes = []
-    for row in (row for row in ranked.scores if row.value is not None and row.devices is not None):
-        known = ((name, speed.measured) for name, speed in row.speeds.items() if speed.measured)
-        speeds = [(name, measured) for name, measured in known if measured != row.devices]
-        for measured, pairs in grouped(speeds, lambda pair: pair[1]).items():
-            sizes.append((", ".join(name for name, _ in pairs), measured, row))
+    """Return sizes that were not measured: systems with a workload and a measured size in common, and their words."""
+    rows = [row for row in ranked.scores if row.value is not None and row.devices is not None]
+    speeds = [(name, speed.measured, row) for row in rows for name, speed in row.speeds.items() if speed.measured]
     found = []
-    for (workloads, measured), alike in grouped(sizes, lambda size: size[:2]).items():
-        words = ", ".join(f"{row.system} ({_machine(row.devices or 0, measured)})" for *_, row in alike)
-        found.append(({row.system for *_, row in alike}, f"{workloads}: {words} scaled from {devices_text(measured)}"))
+    for (name, measured), alike in grouped(speeds, lambda speed: speed[:2]).items():
+        systems = {row.system: _machine(row.devices or 0, measured) for *_, row in alike if row.devices != measured}
+        words = ", ".join(f"{system} ({machine})" for system, machine in systems.items())
+        if systems:
+            found.append((set(systems), f"{name}: {words} scaled from {devices_text(measured)}"))
     return found
 
 

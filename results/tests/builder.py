@@ -16,7 +16,7 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.median import median_interval
 from jpwr.trace.trace import Row
 from jpwr.trace.writers import CsvWriter
-from record.derived import joules_per
+from record.derivation import joules_per
 from results.collect import collect, failed_result
 from results.files.systems import peak_of
 from results.files.workloads import workloads

@@ -54,16 +54,17 @@ def members(archive):
 
 def repack(archive, files, sums=None, twice=()):
     """With other content; with its checksums, unless given, made to fit: as somebody would who knows how."""
-    files = dict(files)
-    plain = "".join(
-        f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in files.items() if name != "SHA256SUMS"
-    )
-    files["SHA256SUMS"] = plain.encode() if sums is None else sums
+    files = {**files, "SHA256SUMS": checksums(files) if sums is None else sums}
     with zipfile.ZipFile(archive, "w") as packed, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a name twice
         for name, content in [*files.items(), *((name, files[name]) for name in twice)]:
             packed.writestr(regular(name), content, zipfile.ZIP_DEFLATED)
     return archive
+
+
+def checksums(files):
+    names = (name for name in files if "SHA256SUMS" not in name)
+    return "".join(f"{hashlib.sha256(files[name]).hexdigest()}  {name}\n" for name in names).encode()
 
 
 def regular(name, mode=stat.S_IFREG | 0o644):
@@ -80,7 +81,8 @@ def test_an_archive_holds_records_traces_and_workflow_and_is_verified(archive, c
         f"runs/llm_run/8_benchmark/work/{name}" for name in ("result.json", "record.json", "power/n1/trace.csv")
     } < names
     assert main(["verify", str(archive)]) == 0
-    assert "3 runs" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "3 runs" in printed and "not signed: its author is not known" in printed
 
 
 def test_the_same_results_give_the_same_bytes(runs, archive, tmp_path):
@@ -109,10 +111,9 @@ def test_a_flipped_byte_changes_no_file_without_a_word(archive, tmp_path, capsys
     assert found > 150
 
 
-@pytest.mark.parametrize("kept", [0, 10, 0.5, -1])
+@pytest.mark.parametrize("kept", [0, 10, -1])
 def test_an_archive_that_is_cut_short_is_refused(archive, capsys, kept):
-    content = archive.read_bytes()
-    archive.write_bytes(content[: int(kept * len(content)) if isinstance(kept, float) else kept])
+    archive.write_bytes(archive.read_bytes()[:kept])
     assert main(["verify", str(archive)]) == 2
     assert "if it is cut short, copy or download it again" in capsys.readouterr().err
 
@@ -131,7 +132,6 @@ WORK = "runs/llm_run/8_benchmark/work/"
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("result.json", lambda text: altered(text, MORE_WORK), "energy.tokens_per_wh is stored as"),
         ("result.json", lambda text: altered(text, {"energy_effective": {}}), "energy_effective lacks 'energy_wh'"),
         ("power/n1/trace.csv", lambda text: text.replace(b"100.0", b"90.0"), "but its origin gives"),
         ("power/n1/trace.csv", lambda text: b"", "it is stored as ok, but"),
@@ -181,20 +181,15 @@ def test_the_wall_clock_of_a_window_is_that_of_the_trace(offset_s, is_wrong):
     [
         (["torchrun", "-m", "benchmarks.llm_training", "--global-batch-size", "8"], False),
         (["torchrun", "-m", "benchmarks.llm_training", "--global-batch-size", "4"], True),
-        (["bash", "a script of the user"], False),
         (None, False),
     ],
 )
-@pytest.mark.parametrize(
-    "command", [["python", "-u", "-m", "benchmarks.llm_training", "--global-batch-size", "8"], None]
-)
-def test_the_command_of_a_run_is_the_one_that_the_sampler_started(sampled, is_wrong, command):
+def test_the_command_of_a_run_is_the_one_that_the_sampler_started(sampled, is_wrong):
+    command = ["python", "-u", "-m", "benchmarks.llm_training", "--global-batch-size", "8"]
     record = Record.of(make_record(provenance={"command": command}))
     trace = Trace([], {} if sampled is None else {"command": sampled})
     found = list(recomputed._other_command(record, [trace]))
-    assert ["but the sampler has started 'benchmarks.llm_training" in one for one in found] == [True] * bool(
-        is_wrong and command
-    )
+    assert ["but the sampler has started 'benchmarks.llm_training" in one for one in found] == [True] * is_wrong
 
 
 def test_a_good_run_is_not_stored_as_failed(archive):
@@ -275,12 +270,6 @@ def test_a_folder_without_a_run_is_refused_and_leaves_no_file(tmp_path, capsys):
         write_archive(folders, tmp_path, tmp_path / "c.zip")
 
 
-def test_what_is_no_archive_is_refused_in_one_sentence(tmp_path, capsys):
-    (tmp_path / "a.zip").write_bytes(b"not packed at all")
-    assert main(["verify", str(tmp_path / "a.zip")]) == 2
-    assert "cannot be unpacked as an archive (File is not a zip file): give a file that" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("name", ["a.tar.gz", ".", "folder.zip"])
 def test_what_is_no_name_of_an_archive_is_refused(runs, tmp_path, capsys, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
@@ -304,14 +293,9 @@ def test_a_window_that_the_sampler_knows_nothing_of_is_found(archive, later_s, e
 def test_a_file_with_two_checksums_or_two_contents_is_found(archive):
     files = members(archive)
     name = WORK + "record.json"
-    before = hashlib.sha256(files[name]).hexdigest()
+    before = checksums({name: files[name]})
     files[name] = b"another"
-    again = repack(archive, files, sums=None)
-    sums = members(again)["SHA256SUMS"].decode()
-    assert (
-        f"{name} has two checksums"
-        in verify(repack(archive, files, sums=f"{before}  {name}\n{sums}".encode())).problems
-    )
+    assert f"{name} has two checksums" in verify(repack(archive, files, before + checksums(files))).problems
 
 
 def test_a_file_that_is_in_it_twice_is_named(archive):
@@ -344,19 +328,6 @@ def test_an_archive_is_signed_and_its_signer_is_told(runs, keys, tmp_path, capsy
     assert "signed, but the signer was not checked" in capsys.readouterr().out
 
 
-def test_an_archive_without_a_signature_is_not_called_signed(archive, keys, capsys):
-    assert main(["verify", str(archive)]) == 0
-    assert "not signed: its author is not known" in capsys.readouterr().out
-    assert main(["verify", str(archive), "--signers", str(keys / "signers")]) == 1
-    assert "it is not signed" in capsys.readouterr().err
-
-
-def test_a_signature_of_a_stranger_is_refused(runs, keys, tmp_path, capsys):
-    path = archived(runs, tmp_path, "--sign", keys / "stranger")
-    assert main(["verify", str(path), "--signers", str(keys / "signers")]) == 1
-    assert "made the signature" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("lines", "name"), [("# ours\nb@x {other}\na@x {key}", "a@x"), ("a@x,b@x {key}", "a@x"), ("a@x {other}", "")]
 )
@@ -366,13 +337,6 @@ def test_the_names_in_the_line_of_a_key_are_told(runs, keys, tmp_path, lines, na
     (tmp_path / "signers").write_text(text)
     found = verify(path, tmp_path / "signers")
     assert (bool(found.problems), found.signer) == (not name, name)
-
-
-def test_a_key_that_others_can_read_does_not_sign(runs, keys, tmp_path, capsys):
-    key = Path(shutil.copy(keys / "centre", tmp_path / "key"))
-    key.chmod(0o644)
-    assert main(["archive", str(runs), "-o", str(tmp_path / "a.zip"), "--sign", str(key)]) == 2
-    assert f"{key} does not sign (ssh-keygen: WARNING: UNPROTECTED PRIVATE KEY FILE!)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["missing", "."])
@@ -388,10 +352,7 @@ def test_a_signature_does_not_go_with_other_files(runs, keys, tmp_path):
     signature = files.pop("SHA256SUMS.sig")
     name = next(name for name in files if name.startswith("workflow/"))
     files[name] += b" "
-    plain = "".join(
-        f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in files.items() if name != "SHA256SUMS"
-    )
-    changed = repack(path, {**files, "SHA256SUMS.sig": signature}, plain.encode())
+    changed = repack(path, {**files, "SHA256SUMS.sig": signature})
     assert verify(changed, None).problems == []
     [problem] = verify(changed, keys / "signers").problems
     assert "by buyer@centre.example is not for these files" in problem

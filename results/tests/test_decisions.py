@@ -8,7 +8,6 @@ import random
 import pytest
 
 from caraml.cli import main
-from results.find.records import find_records
 from results.show.page.decision import decide
 from results.show.words import cost_words
 from results.tests import builder
@@ -79,16 +78,6 @@ def test_a_system_all_of_whose_records_are_left_out_is_listed(tmp_path, capsys):
     builder.store(tmp_path / "good", thrice("W", 100.0))
     code, found = accepted(tmp_path, capsys, [tmp_path])
     assert (code, [one["system"] for one in found["requirements"]]) == (3, ["W", "V"])
-
-
-def test_page_one_says_whose_records_are_left_out(tmp_path):
-    builder.store(tmp_path / "slow", thrice("V", 50.0))
-    spoil(tmp_path / "slow", lambda record: record.update(step_times_s=[999.0]))
-    builder.store(tmp_path / "good", [*thrice("V", 100.0), *thrice("W", 100.0)])
-    found = find_records([tmp_path])
-    needs = builder.needs(tmp_path, GPT + THROUGHPUT)
-    decision = decide(by_point(found.records), needs, None, found.skipped)
-    assert any(reason.startswith("Undecided for V ") for reason in decision.reasons)
 
 
 def test_planned_runs_without_a_result_are_missing(tmp_path, capsys):

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import json
 import string
-from pathlib import Path
 
 import pytest
 
-from record.findings import KINDS, Finding, finding, from_data, note
-from results.tests import builder
-from results.tests.builder import served
-from results.tests.of_dicts import by_point, limits
-from results.verdicts.quality import deviations
-
-ROOT = Path(__file__).parents[2]
-GENERAL = KINDS["note"].advice
+from record.findings import finding, from_data, note
+from record.kinds import KINDS
 
 
 def _names_in(kind):
@@ -68,32 +61,3 @@ def test_a_finding_has_the_remedy_of_what_it_follows_from():
         "no energy that counts: it is an estimate from load, and no measurement",
         "no energy that counts: idle power: the record lacks the data",
     )
-
-
-def test_each_deviation_has_its_own_advice():
-    record = builder.result(estimated=True)
-    record["metrics"] |= {"measured_s": 1.0, "comparable": False, "cpu_throttled_percent": 50.0}
-    record["losses"] = [1.0, 2.0, 3.0, 4.0]
-    record["provenance"] |= {"git_dirty": True, "exclusive": "no"}
-    record["step_times_s"] = [1.0] * 3
-    record["energy"]["channels"][0]["missing"] = 600
-    found = deviations(by_point([record])[0])
-    record["provenance"]["exclusive"] = None
-    found += deviations(by_point([record])[0])
-    assert len(set(found)) >= 10
-    assert [one for one in found if one.advice is GENERAL] == []
-
-
-def test_no_finding_on_a_server_asks_for_steps_or_has_the_advice_for_any_run():
-    kinds = ["drift", "lock_step", "client_share", "few_in_flight", "miscounted", "p99_unbounded"]
-    stored = [Finding(kind, tuple(dict.fromkeys(sorted(_names_in(kind)), 2.5).items())).as_data() for kind in kinds]
-    record = served()
-    record["serving"]["findings"] = [*stored, finding("no_prompt_tokens").as_data()]
-    found = limits([record], [], [("LLM inference", by_point([record]))], [], None)
-    words = [str(from_data(data)) for data in record["serving"]["findings"]]
-    of_server = [one for one in found if any(text in " ".join(one.details) for text in words)]
-    assert len(of_server) >= 5
-    for one in of_server:
-        assert "step" not in f"{one.advice.meaning} {one.advice.remedy}", one
-        assert one.advice is not GENERAL, one
-    assert all(any(one in " ".join(limit.details) for limit in found) for one in words)

@@ -95,8 +95,8 @@ def asked(answers, speculation=None, weights=True, **options):
         (ANSWERED | {"has_logprobs": False}, {}, "no_logprobs"),
         (ANSWERED | {"empty": 3}, {}, "answers_empty"),
         (ANSWERED, {"perplexity": True}, "perplexity_unknown"),
-        (ANSWERED | TEXT | {"perplexity": 12.3}, {"perplexity": True}, "perplexity_high"),
-        (ANSWERED | {"likelihood": 1.03, "likelihood_low": 1.02, "likelihood_high": 1.04}, {}, "answers_likelier"),
+        (ANSWERED | TEXT | {"perplexity": 12.3}, {"perplexity": True}, "perplexity_differs"),
+        (ANSWERED | {"likelihood": 1.03, "likelihood_low": 1.02, "likelihood_high": 1.04}, {}, "answers_unlikely"),
         (ANSWERED | {"wrong": 1}, {}, "answers_wrong"),
         ({}, {"speculation": DRAFTS | COUNTED}, None),
         ({}, {"speculation": DRAFTS}, "acceptance_unknown"),
@@ -162,7 +162,7 @@ def test_the_suites_own_reference_is_no_mark_of_the_run():
     assert not any(one.kind == "own_mark" for one in deviations(point))
     record["serving"]["answers"] |= {"perplexity": 2 * own, "perplexity_reference": 2 * own}
     [point] = by_point([record | {"model": model, "precision": precision}])
-    assert point.wrong.kind == "perplexity_high"
+    assert point.wrong.kind == "perplexity_differs"
 
 
 def test_repeats_with_the_same_losses_are_named_and_count():

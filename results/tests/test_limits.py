@@ -72,15 +72,6 @@ def of_node(share: float) -> Found:
     return contradictions(record)
 
 
-def of_inside(share: float) -> Found:
-    """A node with devices that use so many times what it does."""
-    [record] = builder.of_scope("node", [run()])
-    energy = record["energy"]
-    energy["channels"][0]["uncertainty_wh"] = energy["uncertainty_wh"] = None
-    energy["sampled_by_scope"] = {"device_wh": energy["energy_wh"] * share}
-    return contradictions(record)
-
-
 def of_device_w(power_w: float) -> Found:
     return contradictions(in_watts(power_w))
 
@@ -146,7 +137,6 @@ LIMITS: tuple[tuple[str, Callable[[float], Found], float, float, str], ...] = (
     ("FASTER_WITH_INPUT", of_input, 3.0, 5.0, "its throughput with the input path is 5 times that without"),
     ("MOST_AROUND", around, 40.0, 60.0, "60 times the"),
     ("SENSOR_TOLERANCE", of_node, 1.07, 1.13, "at the node that contains them"),
-    ("SENSOR_TOLERANCE", of_inside, 1.07, 1.13, "Wh of its devices"),
     ("MOST_W", of_device_w, 8e3, 12e3, "W per device, more than any device uses"),
     ("MOST_FLOP_PER_J", of_flop_per_j, 40e12, 60e12, "is more than any chip reaches"),
     ("MOST_RECOMPUTED", of_hfu, 1.3, 1.37, "metrics.hfu is"),

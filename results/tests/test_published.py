@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from caraml.cli import main
-from results.find.records import find_records
 from results.published import published, throughputs
 from results.show.tables.published import anchor_table
 from results.tests import builder
-from results.tests.of_dicts import by_point, write_report
+from results.tests.of_dicts import by_point
 from tests.conftest import SHIPPED
 
 
@@ -65,15 +64,6 @@ def test_figures_of_the_same_chip_are_next_to_ours_with_software_and_source(caps
     )
     # An H200 has the chip of an H100.
     assert all("read 2026-11-2" in line and re.match(r" *H(100 SXM|200),", line) for line in theirs)
-
-
-def test_the_report_shows_them_without_ranking_them(tmp_path):
-    [page] = [
-        path for path in write_report(*find_records([H200])[:2], tmp_path / "page.html") if path.suffix == ".html"
-    ]
-    section = re.search(r'<section id="published">.*?</section>', page.read_text(), re.S)[0]
-    assert "never ranked" in section
-    assert "Megatron-Bridge 25.11" in section
 
 
 def test_a_chip_without_published_figures_is_said(tmp_path, capsys):

@@ -95,5 +95,4 @@ def test_there_is_a_bar_for_each_point_and_window_with_names_that_tell_them_apar
     assert names[1].endswith("through the input path")
     assert len(set(names)) == 4
     assert "Forward 60 %, Comm 30 %, own 10 %" in chart.words
-    assert "Hatched: measured in split steps." in chart.words
     assert sum(round(bar.get_width()) for bars in axes.containers for bar in bars) == 4 * 100

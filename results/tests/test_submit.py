@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
-import hashlib
 import importlib
 import json
 import os
@@ -23,8 +22,8 @@ from results.exchange.public import FILE, OPTIONS, Neutral
 from results.exchange.signature import sign
 from results.find.records import find_records, write_record
 from results.tests import builder
+from results.tests.test_archive import checksums, members, repack
 from results.tests.test_archive import keys as keys  # the fixture
-from results.tests.test_archive import members, repack
 from results.tests.test_hosts import asked, node
 
 REPOSITORY = Path(__file__).parents[2]
@@ -85,9 +84,7 @@ def archive(public, tmp_path):
 
 def signed(archive, key, files):
     """An archive with other files, in order all the same: as its author could make it."""
-    files = {name: content for name, content in files.items() if "SHA256SUMS" not in name}
-    sums = "".join(f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in files.items()).encode()
-    return repack(archive, {**files, "SHA256SUMS.sig": sign(sums, key)}, sums)
+    return repack(archive, {**files, "SHA256SUMS.sig": sign(checksums(files), key)})
 
 
 def test_an_archive_that_is_handed_in_is_in_every_table(archive, to, capsys):
@@ -113,13 +110,9 @@ def test_a_public_archive_names_nobody_and_has_the_same_numbers(runs, public):
     read = [name for name in files if "SHA256SUMS" not in name and not name.endswith("gz")]
     everything = "\n".join([*files, *(files[name].decode() for name in read)])
     assert not re.search(r"\bn1\b|jane|centre|secret|5ec|50055|HF_|/home|fe80", everything, re.IGNORECASE)
-    hidden, own = (
-        json.loads(files[f"{WORK}result.json"]),
-        json.loads((runs / "8_benchmark/work/result.json").read_text()),
-    )
-    assert json.dumps([hidden["energy"], hidden["metrics"]]).replace("node1", "n1") == json.dumps(
-        [own["energy"], own["metrics"]]
-    )
+    hidden = json.loads(files[f"{WORK}result.json"].replace(b"node1", b"n1"))
+    own = json.loads((runs / "8_benchmark/work/result.json").read_text())
+    assert [hidden["energy"], hidden["metrics"]] == [own["energy"], own["metrics"]]
     assert hidden["slurm"] == {"consumed_energy_wh": 7.0}
     assert hidden["provenance"]["environment"] == {"OMP_NUM_THREADS": "4"}
 
@@ -127,9 +120,7 @@ def test_a_public_archive_names_nobody_and_has_the_same_numbers(runs, public):
 @pytest.mark.parametrize(
     ("hosts", "after"),
     [
-        (["n1", "n1#2"], ["node1", "node1#2"]),
         ([f"jwb{number:02}" for number in range(1, 11)], [f"node{number:02}" for number in range(1, 11)]),
-        (["node7", "node1"], ["node7", "node1"]),
         (["10.0.0.7", "fe80::7", "localhost"], ["node1", "node2", "localhost"]),
         (["bf16", "1234"], ["node2", "node1"]),
     ],
@@ -156,18 +147,15 @@ def neutral(path, record):
             {"environment": {"HF_TOKEN": "hf_1", "NCCL_ALGO": "Ring", "XLA_FLAGS": "--xla_dump_to=/x"}},
             {"NCCL_ALGO": "Ring", "XLA_FLAGS": "text1"},
         ),
-        ({"kubernetes": {"pods": ["a"], "image_digest": "sha256:1"}}, {"image_digest": "sha256:1"}),
         (
             {"config": {"serve": {"served_model": "ours", "size": "7B", "port": 80}}},
             {"serve": {"served_model": "text1", "size": "7B", "port": 80}},
         ),
-        ({"error": "jane has no quota"}, "not public"),
         ({"model": "/p/acme/llama", "sample": "128/64 tokens"}, "text0"),
         (
             {"notes": ["no counter: /p/jane/x, ~jane/y", "by https://example.org/a/b, ~5 W/s"]},
             ["no counter: text0, text0", "by https://example.org/a/b, ~5 W/s"],
         ),
-        ({"device_id": "GPU-00000000-0123-4567-89ab-0123456789ab"}, "GPU-00000000-0123-4567-89ab-0123456789ab"),
         ({"device_id": "PSU 4711"}, "text2 text1"),
         ({"further": {"key": ["jane", "jane", "acme"]}}, {"key": ["text2", "text2", "text1"]}),
     ],
@@ -236,7 +224,6 @@ def changed(name, old, new):
     ("change", "reason"),
     [
         (lambda files: {**files, "about.yaml": b"{}\n"}, "about.yaml lacks 'licence'"),
-        (changed("about.yaml", b"CC-BY-4.0", b"CC-BY-NC-4.0"), "licence is 'CC-BY-NC-4.0', but must be CC-BY-4.0 or"),
         (lambda files: {name: one for name, one in files.items() if name != "about.yaml"}, "it states no licence"),
         (
             lambda files: {**files, f"{WORK}record.requests.jsonl.gz": gzip.compress(b'{"key": "/home/jane"}\n')},
@@ -250,7 +237,6 @@ def changed(name, old, new):
             lambda files: {name.replace("llm_run", "jane"): one for name, one in files.items()},
             f"runs/jane/.*result.json shows more than its results need: .*{LEFT}",
         ),
-        (changed(f"{WORK}record.json", b'"status": "ok"', b'"status": "failed"'), "it is stored as ok, but"),
         (changed(f"{WORK}result.json", b'"tokens_per_s": 1', b'"tokens_per_s": 2'), "but its origin gives 100"),
     ],
 )
@@ -287,18 +273,12 @@ def without_a_good_run(archive, runs, keys):
     archived(folder, archive, keys / "centre", "--licence", "CC-BY-4.0")
 
 
-def with_another_record(archive, runs, keys):
-    files = members(archive)
-    signed(archive, keys / "centre", {**files, "runs/fake_result.json": files[f"{WORK}result.json"]})
-
-
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
         (with_a_program, "runs/conftest.py is no file of a public archive"),
         (not_signed, "it is not signed"),
         (without_a_good_run, "none of its points can be ranked: .*: failed: not public"),
-        (with_another_record, "fake_result.json: a record must be called result.json"),
     ],
 )
 def test_an_archive_that_cannot_be_trusted_is_refused(archive, runs, keys, to, capsys, make, reason):
@@ -340,9 +320,7 @@ def test_what_is_there_already_is_refused(archive, runs, keys, to, capsys, monke
             lambda place: (place / "runs" / "link").symlink_to(REPOSITORY / "containers"),
             "is a link",
         ),
-        (lambda place: shutil.copy(place / WORK / "result.json", place.parent), "result.json is in no archive"),
         (lambda place: shutil.copytree(place, place.with_name("twice")), "are the same record: it counts once"),
-        (lambda place: builder.store(place.parent / "B", [builder.result()]), "it has no SHA256SUMS"),
         (
             lambda place: (place.parent / "wrong_records.yaml").write_text(
                 '0123: {reason: a, date: 2026-12-01, version: "1"}'

@@ -7,8 +7,8 @@ import pytest
 
 from results.files.quantities import Quantity
 from results.find.records import RecordError
-from results.points.estimate import Interval
-from results.show.tables.cells import Amount, Table, rendered
+from results.points.estimate import Estimate, Interval, Part
+from results.show.tables.cells import Table, rendered
 from results.tests import builder
 from results.tests.builder import make_record
 from results.tests.of_dicts import failures, original_table, pivot_table, record_table, select, sort_key
@@ -80,10 +80,10 @@ def test_a_table_is_given_in_the_forms_of_a_spreadsheet_and_a_document():
         (1234.567, ".1f", "1234.6", "1234.567"),
         (1234.567, "", "1,235", "1234.567"),
         (
-            Amount(1234.567, 12.0),
+            Estimate(1234.567, (Part(0.005),)),
             ".1f",
-            "1,235 ±0.97 %",
-            "1,235 ±0.97 %",
+            "1,235 ±0.98 %",
+            "1,235 ±0.98 %",
         ),  # digits of its interval
         (Interval(0.5, 2.25), "", "0.50 to 2.25", "0.50 to 2.25"),
         (["a", "b"], "", "a, b", "a, b"),

@@ -16,7 +16,7 @@ import pytest
 
 from caraml.cli import main
 from record.errors import RecordError
-from record.findings import NOT_RANKED
+from record.kinds import NOT_RANKED
 from record.model import Record, StoredFinding
 from record.part import changed
 from record.values import grouped

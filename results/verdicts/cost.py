@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from jpwr.intervals import BOUND
+from record.arithmetic import ratio, sum_of_all
 from record.checks.run import OUTER
-from record.derived import ratio, sum_of_all
 from record.part import changed
 from record.values import THROUGHPUT, WORK, value_at
 from results.files.systems import SOURCE, system_of

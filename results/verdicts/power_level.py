@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from record.arithmetic import TENTHS
 from record.checks.run import OUTER
-from record.derived import TENTHS
 from record.findings import Finding, finding
 from record.model import Energy, Record
 from record.values import once

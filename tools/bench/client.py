@@ -12,7 +12,7 @@ from benchmarks.llm_inference.load import measure
 from benchmarks.llm_inference.metrics import client_metrics
 from benchmarks.llm_inference.models import SHAPES
 from benchmarks.llm_inference.started import Started
-from record.derived import ratio
+from record.arithmetic import ratio
 from record.served import Window, metrics_of, number
 from tools.bench.harness import Table
 

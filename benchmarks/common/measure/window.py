@@ -19,7 +19,7 @@ from benchmarks.common.options import ConfigError, WindowOptions
 from benchmarks.common.progress import Pace, to_go
 from benchmarks.common.record import MEASURED
 from benchmarks.common.workload import Training
-from record.derived import SMOOTHED_LOSSES, smoothed
+from record.arithmetic import SMOOTHED_LOSSES, smoothed
 
 TOGETHER_S = 1.0  # seconds of steps after which the host waits for a GPU without events
 LEAST_PARTS = 20  # timed parts of a window, so that the record shows its course

@@ -16,7 +16,8 @@ from benchmarks.common.measure.regions import (
 )
 from jpwr.regions import RegionTimer
 from jpwr.regions.times import BATCH, COMM, FORWARD, IO, OTHER, UPDATE, Span, describe, merge, steps_of
-from record.derived import region_shares
+from record.derivation import derive
+from record.model import Record
 
 
 @pytest.fixture
@@ -125,9 +126,10 @@ def test_steps_that_tell_no_more_leave_it_as_it_is(parts):
 
 
 def shares_of(seconds, devices, all_communication):
-    regions = merge([described(**seconds)])["regions"]
-    percent = {name: region["share_percent"] for name, region in regions.items()}
-    return region_shares(percent, devices, all_communication)
+    step = {**merge([described(**seconds)]), "all_communication": all_communication}
+    record = {"status": "ok", "work_unit": "tokens", "layout": {"num_devices": devices}, "regions": {"measured": step}}
+    found = derive(Record.of(record)).metrics
+    return {name: found.number(name) for name in ("io_percent", "comm_percent")}
 
 
 @pytest.mark.parametrize(

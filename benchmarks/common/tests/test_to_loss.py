@@ -13,7 +13,7 @@ from benchmarks.common.measure.window import LOOK_EVERY, Course
 from benchmarks.common.options import WindowOptions
 from benchmarks.common.tests.started import read_derived
 from benchmarks.common.tests.test_session import Sums
-from record.derived import SMOOTHED_LOSSES
+from record.arithmetic import SMOOTHED_LOSSES
 
 LIMIT_S = 100.0
 STEPS = ("--warmup-steps", "0", "--max-measured-s", "100")

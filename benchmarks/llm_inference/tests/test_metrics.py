@@ -11,8 +11,9 @@ import pytest
 
 from benchmarks.llm_inference.tests import simulated
 from benchmarks.llm_inference.tests.simulated import OUTPUT, TPOT_S, TTFT_S, closed_loop
-from record.demand import SLOS, Slo, arrivals_s, log_normal_lengths
-from record.derived import SERVED, computed, throughput, tpot, ttft
+from record.demand import SLOS, Slo, arrivals_s, lengths_of
+from record.derivation import derive
+from record.model import Record
 from record.served import lock_step, metrics_of, percentile_estimate, ranks, rate_estimate, share_estimate
 from record.served_rules import faults, late_client, miscounted, remarks_on_load
 
@@ -24,10 +25,9 @@ OPEN = {"rate_per_s": 20.0}
 
 
 def metrics(window):
-    found = metrics_of(window, SLO)
-    return found | computed(
-        (*throughput("tokens"), *SERVED), {**found, "measured_s": window.duration_s, "num_devices": 1}
-    )
+    marked = {"hostname": "n1", "kind": "measured", "start_s": window.start_s, "end_s": window.end_s}
+    record = {"status": "ok", "work_unit": "tokens", "serving": {"server": "simulated"}, "layout": {"num_devices": 1}}
+    return vars(derive(Record.of({**record, "metrics": metrics_of(window, SLO), "windows": [marked]})).metrics)
 
 
 def faults_of(window):
@@ -55,8 +55,8 @@ def test_latencies_are_those_of_the_server():
 @pytest.mark.parametrize(("per_chunk", "tpot_s"), [(4, TPOT_S), (OUTPUT, None)])
 def test_a_first_event_of_several_tokens_shortens_no_tpot(per_chunk, tpot_s):
     [request, *_] = closed_loop(1, 10, per_chunk=per_chunk).every
-    assert tpot(request.times_s, request.counts) == (tpot_s and pytest.approx(tpot_s))
-    assert ttft(request.due_s, request.times_s) == pytest.approx(TTFT_S)
+    assert request.tpot_s == (tpot_s and pytest.approx(tpot_s))
+    assert request.ttft_s == pytest.approx(TTFT_S)
 
 
 def mixed(count: int) -> list[float]:
@@ -327,7 +327,7 @@ def test_arrivals_and_lengths_are_drawn_as_asked_for():
     times_s = list(arrivals_s(50.0, 1.0, 7, 100.0))
     assert len(times_s) == pytest.approx(5000, rel=0.05)
     assert times_s == list(arrivals_s(50.0, 1.0, 7, 100.0))
-    inputs, outputs = zip(*log_normal_lengths(1000, 200, 0.5, 3), strict=True)
+    inputs, outputs = zip(*lengths_of(1000, 200, 0.5, 3), strict=True)
     assert statistics.fmean(inputs) == pytest.approx(1000, rel=0.08)
     assert statistics.fmean(outputs) == pytest.approx(200, rel=0.08)
 

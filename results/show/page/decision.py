@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from record.values import grouped
 from results.find.records import Skipped
 from results.points.repeats import PointResults
 from results.show.words import headline, met_words, not_ranked
@@ -26,7 +25,6 @@ class Decision(NamedTuple):
 
     tender: Tender
     ranked: Ranked
-    changes: list[tuple[str, str]]  # of each other system, what would make it tie with the first
 
     @property
     def failed(self) -> set[str]:
@@ -47,17 +45,17 @@ class Decision(NamedTuple):
 
     @property
     def reasons(self) -> list[str]:
-        """Which requirements of the first are undecided, and why other systems are not ranked."""
-        ranked, first = self.ranked, self.ranked.scores[0]
-        left = [verdict for verdict in self.of_system(first.system) if verdict.outcome is not Outcome.PASSED]
-        undecided = grouped(left if first.value is not None else [], lambda verdict: verdict.reason)
-        return [
-            *(
-                f"Undecided for {first.system} ({reason}): {'; '.join(str(verdict.item) for verdict in verdicts)}."
-                for reason, verdicts in undecided.items()
-            ),
-            *not_ranked(ranked),
-        ]
+        """Why systems are not ranked."""
+        return not_ranked(self.ranked)
+
+    @property
+    def changes(self) -> list[tuple[str, str]]:
+        """Systems that are behind, each with the weight and the discount that would make it tie with the first."""
+        whole = self.ranked
+        others = [row.system for row in whole.scores if row.value is not None][1:]
+        behind = [system for system in others if system not in whole.tied][:NEAREST]
+        changes = ((one, "; ".join(filter(None, (_weights(whole, one), _discount(whole, one))))) for one in behind)
+        return [(system, words) for system, words in changes if words]
 
 
 def decide(
@@ -69,17 +67,7 @@ def decide(
 ) -> Decision:
     """Return verdicts and scores; raises RecordError where the requirements or the pledge do not fit the results."""
     tender = Tender(results, requirements, pledge, skipped)
-    decision = Decision(tender, ranking_of(results, tender.requirements, costs, tender.must), [])
-    return decision._replace(changes=list(_changes(decision.ranked, decision.failed)))
-
-
-def _changes(whole: Ranked, failed: set[str]) -> Iterator[tuple[str, str]]:
-    """Yield which weight and which discount would make each other system tie with the first, if it may be first."""
-    others = [row.system for row in whole.scores if row.value is not None][1:]
-    behind = [system for system in others if system not in failed and system not in whole.tied]
-    for system in behind[:NEAREST]:
-        if words := [*filter(None, (_weights(whole, system), _discount(whole, system)))]:
-            yield system, "; ".join(words)
+    return Decision(tender, ranking_of(results, tender.requirements, costs, tender.must))
 
 
 def _weights(ranked: Ranked, system: str) -> str:

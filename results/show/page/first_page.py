@@ -14,17 +14,18 @@ from results.points.estimate import Interval
 from results.points.repeats import PointResults
 from results.show.page.decision import Decision
 from results.show.plots.style import Styles
+from results.show.tables.accept import MARKS
 from results.show.tables.cells import half_text
+from results.show.words import met_words
 from results.verdicts.cost import Costs, cost_of, costed_work, why_not_costed
 from results.verdicts.outcome import Outcome
 from results.verdicts.quality import ESTIMATE, energy_kind, grade, why_not_ranked
-from results.verdicts.ranking import fastest, rank, ranked_points, why_left_out
+from results.verdicts.ranking import best_of_systems, fastest, rank, ranked_points, why_left_out
 from results.verdicts.requirements import Budget
 from results.verdicts.scale import devices_per_node
 from results.verdicts.score import Scored
 
 MILLION = 1e6
-SIGNS = {Outcome.PASSED: "met", Outcome.FAILED: "not met", Outcome.UNDECIDED: "undecided"}
 LIMITS = {"devices": "number of devices", "money": "money", "power": "power"}
 
 
@@ -84,26 +85,24 @@ def first_page(
 ) -> FirstPage:
     """Return the matrix of all systems: with a decision in the order of their scores."""
     rows = list(_rows(workloads, decision))
-    columns: list[Column] = []
-    cells: list[list[Cell]] = []
+
+    def once(by_system: Mapping[str, Cell]) -> list[Cell]:
+        """Return the cells of systems, each in the first row of its system."""
+        return [by_system[system] if is_first and system in by_system else Cell() for system, is_first, _ in rows]
+
+    figures: list[tuple[Column, list[Cell]]] = []
     if decision:
-        scored = {row.system: row for row in decision.ranked.scores}
-        columns.append(Column("score", decision.ranked.title.capitalize(), QUANTITIES["score"].help))
-        cells.append([_score(scored[system]) if is_first else Cell() for system, is_first, _ in rows])
+        heading = Column("score", decision.ranked.title.capitalize(), QUANTITIES["score"].help)
+        figures.append((heading, once({row.system: _score(row) for row in decision.ranked.scores})))
     for at, (title, results) in enumerate(workloads):
-        points = [of_row[at] for _, _, of_row in rows]
-        for column, of_column in _of_workload(title, results, points, costs):
-            columns.append(column)
-            cells.append(of_column)
+        figures += _of_workload(title, results, [points[at] for *_, points in rows], costs)
     if decision:
-        for column, by_system in _of_machine(decision, workloads, costs):
-            columns.append(column)
-            cells.append([by_system.get(system, Cell()) if is_first else Cell() for system, is_first, _ in rows])
+        figures += ((column, once(cells)) for column, cells in _of_machine(decision, workloads, costs))
     drawn = [
-        Row(system, styles[system]["color"], [of_column[number] for of_column in cells])
-        for number, (system, _, _) in enumerate(rows)
+        Row(system, styles[system]["color"], [cells[number] for _, cells in figures])
+        for number, (system, *_) in enumerate(rows)
     ]
-    return FirstPage(columns, drawn)
+    return FirstPage([column for column, _ in figures], drawn)
 
 
 def _rows(
@@ -112,8 +111,9 @@ def _rows(
     """Yield each system, whether it is its first row, and its point of each workload."""
     best = [_best_points(results) for _, results in workloads]
     systems = dict.fromkeys(point.system for _, results in workloads for point in results)
-    order = [row.system for row in decision.ranked.scores] if decision else _by_speed(best[0])
-    for system in dict.fromkeys([*order, *systems]):
+    fastest_first = best_of_systems(ranked_points(workloads[0][1]), PER_DEVICE)
+    ranked: Sequence[Scored | PointResults] = decision.ranked.scores if decision else fastest_first
+    for system in dict.fromkeys([*(row.system for row in ranked), *systems]):
         of_system = [points.get(system, []) for points in best]
         for number in range(max(1, *map(len, of_system))):
             yield system, not number, [points[number] if number < len(points) else None for points in of_system]
@@ -126,28 +126,24 @@ def _best_points(results: Sequence[PointResults]) -> dict[str, list[PointResults
     order = sorted(precisions, key=lambda name: -len({point.system for point in precisions[name]}))
     best: dict[str, list[PointResults]] = {}
     for precision in order:
-        for system, points in grouped(precisions[precision], lambda point: point.system).items():
-            if point := fastest(points):
-                best.setdefault(system, []).append(point)
+        for point in best_of_systems(precisions[precision], PER_DEVICE):
+            best.setdefault(point.system, []).append(point)
     for system, points in grouped(results, lambda point: point.system).items():
-        if system not in best and (point := fastest(point for point in points if point.good) or points[0]):
-            best[system] = [point]
+        if system not in best:
+            best[system] = [fastest(point for point in points if point.good) or points[0]]
     return best
 
 
-def _by_speed(best: Mapping[str, Sequence[PointResults]]) -> list[str]:
-    ranked = [points[0] for points in best.values() if not why_left_out(points[0])]
-    return [point.system for point in sorted(ranked, key=lambda point: -(point.value(PER_DEVICE) or 0.0))]
+def _figure(value: float, interval: Interval | None, *notes: str) -> Cell:
+    """Return a number with the half-width of its interval, and notes."""
+    half = half_text(value, interval.half) if interval else "one run"
+    return Cell(rounded(value), "; ".join(filter(None, [half, *notes])), "", value, interval)
 
 
 def _score(row: Scored) -> Cell:
     if row.value is None:
         return Cell("not ranked")  # the reason is in the sentence above the matrix
-    return Cell(rounded(row.value), _half(row.value, row.interval), "", row.value, row.interval)
-
-
-def _half(value: float, interval: Interval | None) -> str:
-    return half_text(value, interval.half) if interval and value else "no interval"
+    return _figure(row.value, row.interval)
 
 
 def _of_workload(
@@ -192,16 +188,12 @@ def _value(point: PointResults, path: str, *notes: str) -> Cell:
     estimate = point.estimate(path)
     if estimate is None:
         return Cell(note=next(filter(None, notes), "unknown"))
-    one_run = "one run" if len(point.good) == 1 else ""
-    note = "; ".join(filter(None, [one_run or _half(estimate.value, estimate.interval), *notes]))
-    return Cell(rounded(estimate.value), note, "", estimate.value, estimate.interval)
+    return _figure(estimate.value, estimate.interval, *notes)
 
 
 def _speed(point: PointResults | None, with_place: bool, with_precision: bool) -> Cell:
-    if point is None:
-        return Cell(note="not measured")
-    if not point.good:
-        return Cell(note="no run succeeded")
+    if point is None or not point.good:
+        return Cell(note="no run succeeded" if point else "not measured")
     why = why_left_out(point)
     notes = [f"not ranked: {why}" if why else "", point.precision if with_precision else ""]
     return _value(point, PER_DEVICE, *notes, point.point.place if with_place else "")
@@ -211,16 +203,13 @@ def _energy(point: PointResults | None) -> Cell:
     if point is None or not point.good:
         return Cell()
     why = why_not_ranked(point)
-    if why and grade(point.any) == ESTIMATE:
-        return _value(point, WORK, "estimated")
-    return _value(point, WORK, f"not ranked: {why}" if why else "")
+    words = "estimated" if grade(point.any) == ESTIMATE else f"not ranked: {why}"
+    return _value(point, WORK, words if why else "")
 
 
 def _power(point: PointResults | None) -> Cell:
     power_w = point.value("energy.avg_power_w") if point and point.good else None
-    if point is None or power_w is None or not point.point.devices:
-        return Cell()
-    return Cell(rounded(power_w / point.point.devices))
+    return Cell(rounded(power_w / point.point.devices)) if point and power_w and point.point.devices else Cell()
 
 
 def _cost(point: PointResults | None, costs: Costs) -> Cell:
@@ -232,8 +221,7 @@ def _cost(point: PointResults | None, costs: Costs) -> Cell:
         return Cell("unknown", why_not_costed(point, costs))
     share = MILLION / costed_work(point).amount
     ends = cost.estimate.interval if cost.estimate else None
-    interval = Interval(*(share * end for end in ends)) if ends else None
-    return Cell(rounded(share * cost.total), _half(cost.total, ends), "", share * cost.total, interval)
+    return _figure(share * cost.total, Interval(*(share * end for end in ends)) if ends else None)
 
 
 def _of_machine(
@@ -259,13 +247,12 @@ def _of_machine(
 
 
 def _budget_words(budget: Budget, costs: Costs | None) -> str:
-    limits = [f"{budget.money:,.0f} {costs.currency}" if budget.money and costs else ""]
-    limits += [
+    limits = [
+        f"{budget.money:,.0f} {costs.currency}" if budget.money and costs else "",
         f"{budget.power_kw:g} kW" if budget.power_kw else "",
         f"{budget.devices} devices" if budget.devices else "",
     ]
-    known = list(filter(None, limits))
-    return f"Within the budget of {' and '.join(known)}" if known else ""
+    return f"Within the budget of {' and '.join(filter(None, limits))}" if any(limits) else ""
 
 
 def _size(row: Scored, results: Sequence[PointResults], costs: Costs | None) -> Cell:
@@ -281,23 +268,19 @@ def _size(row: Scored, results: Sequence[PointResults], costs: Costs | None) -> 
 
 
 def _machine_power(row: Scored) -> Cell:
-    total = row.total
-    if total is None or total.power_kw is None:
-        return Cell("unknown" if row.devices else "", "no energy that counts for each workload" if row.devices else "")
-    return Cell(f"{rounded(total.power_kw)} kW")
+    if row.total is None or row.total.power_kw is None:
+        return Cell("unknown", "no energy that counts for each workload") if row.devices else Cell()
+    return Cell(f"{rounded(row.total.power_kw)} kW")
 
 
 def _total(row: Scored) -> Cell:
     """Return the total cost; the price has all its digits: rounded, it could seem to reach the limit that it keeps."""
-    total = row.total
-    if total is None:
-        return Cell("unknown" if row.devices else "", "no price of this system" if row.devices else "")
-    return Cell(rounded(total.total) or "unknown", f"purchase {total.purchase:,.0f}")
+    if row.total is None:
+        return Cell("unknown", "no price of this system") if row.devices else Cell()
+    return Cell(rounded(row.total.total) or "unknown", f"purchase {row.total.purchase:,.0f}")
 
 
 def _requirements(decision: Decision, system: str) -> Cell:
     outcomes = [verdict.outcome for verdict in decision.of_system(system)]
     worst = next((one for one in (Outcome.FAILED, Outcome.UNDECIDED) if one in outcomes), Outcome.PASSED)
-    number = outcomes.count(worst)
-    of_all = f"{number} of {len(outcomes)}" if worst is Outcome.PASSED else str(number)
-    return Cell(f"{of_all} {SIGNS[worst]}", "", worst.value)
+    return Cell(MARKS[worst], met_words(decision.of_system(system)), worst.value)

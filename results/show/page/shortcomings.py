@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from record.findings import LEFT_OUT, NEIGHBOURS, PLACES, SIZE, SIZE_OF_OTHERS, TIE, Advice
+from record.kinds import LEFT_OUT, NEIGHBOURS, PLACES, SIZE, SIZE_OF_OTHERS, TIE, Advice
 from record.values import PER_DEVICE, grouped
 from results.find.records import Record, Skipped
 from results.points.repeats import PointResults
 from results.show.page.decision import Decision
-from results.show.tables.doubts import alike, deviations_once, energies_apart, failures_once
+from results.show.tables.doubts import alike, deviations_once, failures_once
 from results.show.words import scaled_words
 from results.verdicts.outcome import Outcome
-from results.verdicts.ranking import rank, ranked_points
+from results.verdicts.ranking import by_energy_kind, rank, ranked_points
 
 
 class Shortcoming(NamedTuple):
@@ -31,19 +31,16 @@ def limits(
     decision: Decision | None,
 ) -> list[Shortcoming]:
     """Return all limits of the results, each once, the most serious first."""
-    found = [*_left_out(skipped), *failures_once(records)]
-    found += _of_decision(decision) if decision else []
+    found = [*_left_out(skipped), *failures_once(records), *(_of_decision(decision) if decision else ())]
     for title, results in workloads:
-        found += [] if decision else _ties(title, results)
-        found += [(PLACES, f"{title}: {words}") for words in energies_apart(results)]
-    every = [one for _, results in workloads for one in results]
-    found += deviations_once(every)
+        found += [*([] if decision else _ties(title, results)), *_energies_apart(title, results)]
+    found += deviations_once([point for _, results in workloads for point in results])
     found += [(NEIGHBOURS, words) for words in disturbed]
     merged = [
-        Shortcoming(advice, [detail.rstrip(".") for _, detail in mine])
-        for advice, mine in grouped(found, lambda one: one[0]).items()
+        Shortcoming(advice, [detail.rstrip(".") for _, detail in details])
+        for advice, details in grouped(found, lambda pair: pair[0]).items()
     ]
-    return sorted(merged, key=lambda one: one.advice.seriousness)
+    return sorted(merged, key=lambda limit: limit.advice.seriousness)
 
 
 def measure_next(found: Sequence[Shortcoming]) -> str:
@@ -70,17 +67,13 @@ def _of_decision(decision: Decision) -> Iterator[tuple[Advice, str]]:
 
 
 def _undecided(decision: Decision) -> Iterator[tuple[Advice, str]]:
-    """Yield each undecided requirement once for each remedy, without systems that fail another requirement."""
-    open_ones = [one for one in decision.tender.must if one.outcome is Outcome.UNDECIDED]
-    open_ones = [one for one in open_ones if one.system not in decision.failed]
-    by_item = grouped(open_ones, lambda one: (one.reasons[0].advice, str(one.item)))
-    found = [
-        (advice, item, ", ".join(one.system for one in mine), tuple(dict.fromkeys(one.reason for one in mine)))
-        for (advice, item), mine in by_item.items()
-    ]
-    for (advice, systems, reasons), alike_ones in grouped(found, lambda one: (one[0], *one[2:])).items():
+    """Yield each undecided requirement with its systems, without those that fail another requirement."""
+    undecided = [one for one in decision.tender.must if one.outcome is Outcome.UNDECIDED]
+    undecided = [one for one in undecided if one.system not in decision.failed]
+    for (advice, item), verdicts in grouped(undecided, lambda one: (one.reasons[0].advice, str(one.item))).items():
+        reasons = list(dict.fromkeys(one.reason for one in verdicts))
         why = f": {reasons[0]}" if len(reasons) == 1 else ""
-        yield advice, f"{systems}, {'; '.join(item for _, item, *_ in alike_ones)}{why}"
+        yield advice, f"{', '.join(one.system for one in verdicts)}, {item}{why}"
 
 
 def _ties(title: str, results: Sequence[PointResults]) -> Iterator[tuple[Advice, str]]:
@@ -89,3 +82,12 @@ def _ties(title: str, results: Sequence[PointResults]) -> Iterator[tuple[Advice,
         if ranking and ranking.tied:
             names = ", ".join(one.system for one in (ranking.first, *ranking.tied))
             yield TIE, f"{title} in {precision}: {names}"
+
+
+def _energies_apart(title: str, results: Sequence[PointResults]) -> Iterator[tuple[Advice, str]]:
+    """Yield the kinds of energies that are not ranked with each other, if there are several."""
+    kinds = by_energy_kind(ranked_points(results))
+    if len(kinds) > 1:
+        systems = {kind: dict.fromkeys(point.system for point in points) for kind, points in kinds.items()}
+        known = "; ".join(f"{kind} of {', '.join(names)}" for kind, names in systems.items())
+        yield PLACES, f"{title}: energies are of {len(kinds)} kinds, which are not ranked with each other: {known}"

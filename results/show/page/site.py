@@ -5,38 +5,33 @@ Nothing is loaded from elsewhere, and each page can be read without JavaScript.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlencode
 
 from jpwr.process.whole_file import write_whole
 from record.values import LONGEST_BYTES, PER_DEVICE, WORK, count
-from results.files.quantities import QUANTITIES, Quantity, Shown, quantities
+from results.files.quantities import QUANTITIES, Shown, quantities
 from results.find.in_parallel import for_each
 from results.find.records import Record, RecordError, Skipped
 from results.frames import csv_text, points_frame
 from results.points.repeats import PointResults, by_point
-from results.show.page.columns import Grid, grid_of, points_table
 from results.show.page.first_page import first_page
 from results.show.page.origin import commands_of, origin_table
-from results.show.page.report import DETAILS_SHOWN, environment
-from results.show.page.sections import by_workload, title_of_workload
+from results.show.page.report import DETAILS_SHOWN, by_workload, environment, grid_of, points_table, title_of_workload
 from results.show.page.shortcomings import limits
 from results.show.plots.style import Styles, styles_of_systems
+from results.show.plots.workload import frame_of, speed_against_energy
 from results.show.tables.cells import Table
 from results.show.tables.doubts import alike, failure
 from results.show.tables.table import point_table, record_table
-from results.verdicts.quality import energy_kind, why_not_ranked
+from results.verdicts.quality import why_not_ranked
 from results.verdicts.ranking import why_left_out
 
 FILES = "files_of_site.txt"  # names of all files: the next site removes these and no others
-STEP = 200  # rows that the script of a page shows at once: these many open on a phone
-CHOSEN_BY = {QUANTITIES[name].title for name in ("system", "devices", "precision", "variant", "status", "energy")}
 
 
 class Workload(NamedTuple):
@@ -78,11 +73,7 @@ def write_site(records: Sequence[Record], skipped: Sequence[Skipped], folder: Pa
         "records": records,
         "skipped": alike(map(str, skipped)),
         "first_page": first_page([(one.title, one.results) for one in workloads], styles),
-        "links": {
-            point.system: f"{one.name}.html#{urlencode({'system': point.system})}"
-            for one in reversed(workloads)
-            for point in one.results
-        },
+        "links": {point.system: f"{one.name}.html" for one in reversed(workloads) for point in one.results},
     }
     for path in ("style.css", "script.js", "index.html"):
         write_whole(folder / path, templates.get_template(f"site_{path}.j2").render(index))
@@ -159,46 +150,10 @@ def _files_of(one: Workload, templates: Any, styles: Styles) -> Iterator[tuple[s
     yield f"{one.name}.csv", csv_text(frame)
     yield f"{one.name}.parquet", frame.to_parquet(None, index=False)
     points = points_table(one.results)
-    rows = [[*row, limits] for row, limits in zip(points.rows, one.limits, strict=True)]
-    table = replace(points, columns=[*points.columns, QUANTITIES["limits"]], rows=rows)
-    yield f"{one.name}.js", f"const site = {json.dumps(_data(one, grid_of(table), styles))};\n"
-    needed = table.chosen([at for at, column in enumerate(table.columns) if not _is_lesser(column)])
-    yield f"{one.name}.html", templates.get_template("site_workload.html.j2").render(workload=one, table=needed)
-
-
-def _is_lesser(column: Quantity) -> bool:
-    """Return whether a page shows a column on request alone."""
-    return column.shown is Shown.MORE and column.path not in (PER_DEVICE, WORK)
-
-
-def _data(one: Workload, grid: Grid, styles: Styles) -> dict[str, Any]:
-    """Return what the script of a workload's page filters, sorts and draws."""
-    return {
-        "headings": [
-            {
-                "title": heading.title,
-                "help": heading.help,
-                "kind": heading.kind,
-                "falls": heading.column.better == "more",
-                "more": _is_lesser(heading.column),
-                "chooses": heading.column.title in CHOSEN_BY,
-            }
-            for heading in grid.headings
-        ],
-        "rows": grid.rows,
-        "bad": grid.bad,
-        "links": one.links,
-        "curve": list(map(_on_curve, one.results)),
-        "unit": one.results[0].any.work_unit,
-        "colours": {system: style["color"] for system, style in styles.items()},
-        "step": STEP,
-    }
-
-
-def _on_curve(one: PointResults) -> dict[str, Any] | None:
-    """Return the place of a point on the curve; `like` is equal for points that a line may join, empty for none."""
-    if not (one.value(PER_DEVICE) and one.value(WORK)):
-        return None
-    like = "" if _why_not_ranked(one) else f"{one.precision}, {energy_kind(one.any)}, {bool(one.point.copies)}"
-    place = {"x": one.value(PER_DEVICE), "y": one.value(WORK), "batch": one.point.global_batch}
-    return {**place, "system": one.system, "like": like}
+    shown = [column.shown is not Shown.MORE or column.path in (PER_DEVICE, WORK) for column in points.columns]
+    table = points.chosen([at for at, is_shown in enumerate(shown) if is_shown])
+    rows = [[*row, limits] for row, limits in zip(table.rows, one.limits, strict=True)]
+    table = replace(table, columns=[*table.columns, QUANTITIES["limits"]], rows=rows)
+    charts = list(speed_against_energy(frame_of(one.results), one.results[0].any.work_unit, styles))
+    text = templates.get_template("site_workload.html.j2").render(workload=one, table=table, charts=charts)
+    yield f"{one.name}.html", text

@@ -5,10 +5,9 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import wraps
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from results.points.repeats import PointResults
 
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Arguments = ParamSpec("Arguments")
-Drawn = TypeVar("Drawn")
 # Okabe and Ito's colours, which people with any kind of colour vision can distinguish, and six more. Each of these has
 # the largest CIELAB distance to those before it, for full, red-blind and green-blind vision (Machado et al. 2009,
 # doi:10.1109/TVCG.2009.113), and a contrast of 2.6 with a white and with a dark page.
@@ -53,7 +50,6 @@ STYLE: Any = {  # of matplotlib
     "savefig.transparent": True,
     "svg.fonttype": "none",
     "svg.hashsalt": "results",  # the same plot is the same file
-    "hatch.linewidth": 0.6,
 }
 
 
@@ -91,9 +87,7 @@ class Chart(NamedTuple):
         return file.getvalue()
 
     def _save(self, file: IO[Any], **options: Any) -> None:
-        import matplotlib as mpl
-
-        with warnings.catch_warnings(), mpl.rc_context(STYLE):
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about characters without a font here: the reader's machine may have one
             self.figure.savefig(file, **options)
         self.figure.set_layout_engine("none")  # a second format reuses the layout
@@ -102,24 +96,13 @@ class Chart(NamedTuple):
 def new_figure(
     size_in: tuple[float, float] = SIZE_IN, rows: int = 1, columns: int = 1, share: bool = False
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure with its axes; the size is in inches."""
+    """Return a figure with its axes, in the style of all plots of this process; the size is in inches."""
+    import matplotlib as mpl
     from matplotlib.figure import Figure
 
+    mpl.rcParams.update(STYLE)
     figure = Figure(figsize=size_in, layout="constrained")
     return figure, list(figure.subplots(rows, columns, squeeze=False, sharex=share, sharey=share).flat)
-
-
-def styled(draw: Callable[Arguments, Drawn]) -> Callable[Arguments, Drawn]:
-    """Decorate a function so that it draws in the style of all plots."""
-
-    @wraps(draw)
-    def in_style(*arguments: Arguments.args, **options: Arguments.kwargs) -> Drawn:
-        import matplotlib as mpl
-
-        with mpl.rc_context(STYLE):
-            return draw(*arguments, **options)
-
-    return in_style
 
 
 def style_of(index: int) -> dict[str, Any]:

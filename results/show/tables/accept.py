@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -40,26 +39,21 @@ def outcome_text(verdict: Verdict) -> str:
 
 
 class Matrix(NamedTuple):
-    """Requirements by systems; a reason that several cells share is a note below it."""
+    """Requirements by systems."""
 
     systems: list[str]
     items: list[tuple[str, list[tuple[Verdict, str]]]]  # with the number found, and the reason
-    notes: list[str]
 
 
 def matrix(verdicts: Sequence[Verdict]) -> Matrix:
     """Return for each requirement its cells in the order of the systems."""
     systems = list(dict.fromkeys(verdict.system for verdict in verdicts))
-    items = dict.fromkeys(str(verdict.item) for verdict in verdicts)
-    reasons = Counter(verdict.reason for verdict in verdicts if verdict.reason)
-    notes = list(reasons) if reasons and max(reasons.values()) > 1 else []
-    cells = {(str(verdict.item), verdict.system): (verdict, _words(verdict, notes)) for verdict in verdicts}
-    return Matrix(systems, [(item, [cells[item, system] for system in systems]) for item in items], notes)
-
-
-def _words(verdict: Verdict, notes: Sequence[str]) -> str:
-    reason = f"note {notes.index(verdict.reason) + 1}" if verdict.reason in notes else verdict.reason
-    return "; ".join(filter(None, [found(verdict), reason]))
+    words = ("; ".join(filter(None, [found(verdict), verdict.reason])) for verdict in verdicts)
+    cells = {
+        (str(verdict.item), verdict.system): (verdict, text) for verdict, text in zip(verdicts, words, strict=True)
+    }
+    items = dict.fromkeys(item for item, _ in cells)
+    return Matrix(systems, [(item, [cells[item, system] for system in systems]) for item in items])
 
 
 def tender_text(tender: Tender) -> str:

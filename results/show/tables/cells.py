@@ -3,64 +3,48 @@
 from __future__ import annotations
 
 import math
+import re
+import shutil
+import textwrap
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from itertools import zip_longest
+from typing import Any, TypeAlias
 
 from jpwr.messages import near
 from record.errors import RecordError
-from record.values import SIGNIFICANT, count, rounded
+from record.values import count, rounded
 from results.files.quantities import Quantity, Shown
 from results.frames import csv_text
-from results.points.estimate import Interval
-from results.show.tables.fit import aligned
+from results.points.estimate import Estimate, Interval
 
 FORMS = ("text", "csv", "markdown", "html")
 LEAST_PERCENT = 0.01  # half-width of an interval: a smaller one is shown as this
 STATUS = "status"  # title of the column with the outcome
-
-
-class Amount(NamedTuple):
-    """A number with the half-width of its interval, which determines its digits; None for a single run."""
-
-    value: float
-    half: float | None
+WIDTH = 120  # characters of a line that goes to no terminal; of a wider table, headings alone are wrapped
+NARROW = 12  # characters: a text is not wrapped to less, or to the longest word
+GAP = " | "
+NO_BREAK = "\u00a0"
+TOGETHER = re.compile(r" (?=[±%])")  # spaces at which a line is not broken
 
 
 # A sequence is a list of facts; a number without an interval has the format of its column.
-Cell: TypeAlias = str | bool | int | float | Amount | Interval | Sequence[str] | None
-Number: TypeAlias = Callable[[float, float | None, str], str]  # of a number, a half-width and a format
+Cell: TypeAlias = str | bool | int | float | Estimate | Interval | Sequence[str] | None
 
 
-def for_readers(value: float, half: float | None, form: str) -> str:
-    """Return a number in the format of its column, or with the digits that its interval supports."""
-    return format(value, form) if form else rounded(value, half)
-
-
-def for_page(value: float, half: float | None, form: str) -> str:
-    """Return a number with at most SIGNIFICANT digits."""
-    if form:
-        text = format(value, form)
-        return text if sum(map(str.isdigit, text.lstrip("-0."))) <= SIGNIFICANT else rounded(value)
-    size = abs(float(f"{value:.{SIGNIFICANT}g}"))  # 0.99999 is rounded to 1.000
-    finest = 10.0 ** (math.floor(math.log10(size)) + 2 - SIGNIFICANT) if size else 0.0
-    return rounded(value, max(half or 0.0, finest))
-
-
-def text_of(cell: Cell, form: str = "", number: Number = for_readers) -> str:
-    """Return a cell as text; `form` is the format of its column."""
+def text_of(cell: Cell, form: str = "") -> str:
+    """Return a cell as text: a number in the format of its column, or with the digits that its interval supports."""
     if isinstance(cell, bool):
         return "yes" if cell else "NO"
     if isinstance(cell, int) and not form:
         return str(cell)
     if isinstance(cell, int | float):
-        return number(cell, None, form) if math.isfinite(cell) else ""
+        return "" if not math.isfinite(cell) else format(cell, form) if form else rounded(cell)
     if isinstance(cell, Interval):
-        return " to ".join(number(end, cell.half, "") if math.isfinite(end) else "no bound" for end in cell)
-    if isinstance(cell, Amount):
-        half = "" if cell.half is None else f" {half_text(cell.value, cell.half)}"
-        return f"{number(cell.value, cell.half, '')}{half}"
+        return " to ".join(rounded(end, cell.half) if math.isfinite(end) else "no bound" for end in cell)
+    if isinstance(cell, Estimate):
+        half = cell.interval.half if cell.interval else None
+        return rounded(cell.value, half) + ("" if half is None else f" {half_text(cell.value, half)}")
     return cell if isinstance(cell, str) else ", ".join(cell or ())
 
 
@@ -71,7 +55,7 @@ def half_text(value: float, half: float) -> str:
 
 def is_number(cell: Cell) -> bool:
     """Return whether a cell is a number or an interval."""
-    return isinstance(cell, int | float | Amount | Interval)
+    return isinstance(cell, int | float | Estimate | Interval)
 
 
 def is_known(cell: Cell) -> bool:
@@ -81,7 +65,7 @@ def is_known(cell: Cell) -> bool:
 
 def sort_value(cell: Cell) -> float | str | None:
     """Return what rows are sorted by: the number, where there is one."""
-    if isinstance(cell, Amount):
+    if isinstance(cell, Estimate):
         return cell.value
     if isinstance(cell, Interval):
         return cell.low
@@ -135,10 +119,10 @@ class Table:
         """Return the table sorted by a column, as `order`."""
         return replace(self, rows=[self.rows[number] for number in self.order(title, largest_first)])
 
-    def texts(self, number: Number = for_readers) -> list[list[str]]:
+    def texts(self) -> list[list[str]]:
         """Return the headings and the rows as text."""
         forms = [one.form for one in self.columns]
-        return [self.titles, *([*map(text_of, row, forms, [number] * len(row))] for row in self.rows)]
+        return [self.titles, *([*map(text_of, row, forms)] for row in self.rows)]
 
     def chosen(self, columns: Sequence[int]) -> Table:
         """Return the table with some of its columns."""
@@ -154,14 +138,6 @@ class Table:
                 if one.title not in without and any(is_known(row[at]) for row in self.rows)
             ]
         )
-
-    def once_each(self, number: int) -> Table:
-        """Return the table with empty first cells in rows where all of them are those of the row above."""
-        rows = [
-            [*[None] * number, *row[number:]] if list(above[:number]) == list(row[:number]) else row
-            for above, row in pairwise([[], *self.rows])
-        ]
-        return replace(self, rows=rows)
 
     def needed(self, everything: bool = False, wanted: Sequence[str] = ()) -> Table:
         """Return the columns that a reader needs, with notes on the others; those with the titles `wanted` are needed.
@@ -206,7 +182,7 @@ def _compared(column: Quantity, cells: Sequence[Cell], good: Sequence[bool]) -> 
 
 def _parts(cell: Cell, column: Quantity) -> list[str]:
     """Return the facts of a cell, which rows may share, as text."""
-    if isinstance(cell, list | tuple) and not isinstance(cell, Amount | Interval):
+    if isinstance(cell, list | tuple) and not isinstance(cell, Estimate | Interval):
         return list(cell)
     return [text] if (text := text_of(cell, column.form)) else []
 
@@ -234,3 +210,42 @@ def _csv(table: Table) -> str:
     rows = [[cell if isinstance(cell, int | float) else text_of(cell) or None for cell in row] for row in table.rows]
     frame = pandas.DataFrame(rows, columns=table.titles, dtype="object")
     return csv_text(frame.convert_dtypes()).rstrip("\n")
+
+
+def aligned(lines: Sequence[Sequence[str]], place: Callable[[str, int], str] = str.rjust) -> str:
+    """Return rows as lines of aligned columns, the widest wrapped if the terminal asks; the first row is the header."""
+    widths = _widths(lines)
+    header, *body = [_wrapped(line, widths, place) for line in lines]
+    return "\n".join([*header, "-+-".join("-" * width for width in widths), *(line for row in body for line in row)])
+
+
+def _widths(lines: Sequence[Sequence[str]]) -> list[int]:
+    """Return the width of each column; the widest ones are reduced, by no more than their longest word allows."""
+    columns = list(zip(*lines, strict=True))
+    gaps = len(GAP) * (len(columns) - 1)
+    room = shutil.get_terminal_size((WIDTH, 0)).columns - gaps
+    widths = [max(map(len, column)) for column in columns]
+    words = [max(len(line) for text in column for line in _lines(text, 1)) for column in columns]
+    cells = [max(map(len, texts), default=0) for _, *texts in columns]
+    least = [max(word, min(cell, NARROW)) for word, cell in zip(words, cells, strict=True)]
+    if sum(least) > max(room, WIDTH - gaps):
+        return list(map(max, least, cells))
+    while sum(widths) > room and widths != least:
+        reducible = [at for at, width in enumerate(widths) if width > least[at]]
+        widths[max(reducible, key=widths.__getitem__)] -= 1
+    return widths
+
+
+def _wrapped(line: Sequence[str], widths: Sequence[int], place: Callable[[str, int], str]) -> list[str]:
+    cells = [_lines(text, width) for text, width in zip(line, widths, strict=True)]
+    return [GAP.join(map(place, row, widths)).rstrip() for row in zip_longest(*cells, fillvalue="")]
+
+
+def _lines(text: str, width: int) -> list[str]:
+    """Return a text in lines of a width, if its words allow that."""
+    if len(text) <= width:
+        return [text]
+    return [
+        line.replace(NO_BREAK, " ")
+        for line in textwrap.wrap(TOGETHER.sub(NO_BREAK, text), width, break_long_words=False)
+    ]

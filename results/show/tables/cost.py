@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from record.values import grouped
 from results.files.quantities import QUANTITIES, Quantity, quantities
 from results.points.repeats import PointResults
-from results.show.tables.cells import Amount, Cell, Table
+from results.show.tables.cells import Cell, Table
 from results.show.tables.doubts import alike
 from results.verdicts.cost import Costs, cheapest, costed_work, crossings, why_not_costed
 
@@ -25,10 +25,8 @@ def cost_table(sections: Sequence[Sequence[PointResults]], costs: Costs) -> Tabl
             for system, (point, cost) in best.items():
                 costed.add((system, kind.precision))
                 place = [point.point.place, *([str(point.limits)] if is_swept else [])]
-                interval = cost.estimate.interval if cost.estimate else None
-                total = Amount(cost.total, interval.half if interval else None)
-                parts = (cost.machine, cost.electricity, cost.energy_kwh, cost.co2_kg)
-                body.append([model, system, *kind, place, costed_work(point).words, total, *parts])
+                parts = (cost.estimate or cost.total, cost.machine, cost.electricity, cost.energy_kwh, cost.co2_kg)
+                body.append([model, system, *kind, place, costed_work(point).words, *parts])
         groups = grouped(results, lambda point: (point.system, point.precision))
         with_good = {system for (system, _), points in groups.items() if any(point.good for point in points)}
         for (system, precision), points in groups.items():

@@ -1,16 +1,16 @@
-"""Points to clarify before signing: deviations and failures, each kind once, and energies of several kinds."""
+"""Points to clarify before signing: deviations and failures, each kind once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from record.findings import Advice, Finding, finding, without_numbers
+from record.findings import Finding, finding, without_numbers
+from record.kinds import Advice
 from record.values import grouped
 from results.find.records import Record
 from results.points.facts import choices_of, point_of
 from results.points.repeats import PointResults
 from results.verdicts.quality import deviations
-from results.verdicts.ranking import by_energy_kind, ranked_points
 
 EXAMPLES = 3  # places of a finding that are named
 
@@ -61,15 +61,3 @@ def _place(record: Record, options: tuple[str, ...]) -> Place:
     point = point_of(record)
     words = f"{record.system}, {point.model}, {point.place}"
     return words, (point.benchmark, point.data, point.sample, *options)
-
-
-def energies_apart(results: Sequence[PointResults]) -> list[str]:
-    """Return the kinds of energies that are not ranked with each other; empty for a single kind."""
-    kinds = {
-        kind: list(dict.fromkeys(one.system for one in mine))
-        for kind, mine in by_energy_kind(ranked_points(results)).items()
-    }
-    if len(kinds) < 2:
-        return []
-    known = "; ".join(f"{kind} of {', '.join(systems)}" for kind, systems in kinds.items())
-    return [f"Energies are of {len(kinds)} kinds, which are not ranked with each other: {known}."]

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 
-from ioprof.summary import MANY, MB, SMALL_BYTES, size, what_to_stage
-from record.derived import median_of_all
+from ioprof.summary import MB, size, what_to_stage
+from record.arithmetic import median_of_all
 from record.model import Reads, WindowReads
 from record.values import value_at
 from results.files.quantities import quantities
 from results.find.records import Record
 from results.join.reads import WAITING
-from results.points.facts import point_of
 from results.points.regions import WINDOWS
 from results.points.repeats import PointResults
 from results.show.tables.cells import Cell, Table
@@ -20,20 +18,9 @@ from results.show.tables.table import PLACE, place_of
 
 SHOWN_FILES = 8
 ENOUGH_PERCENT = 95.0  # of what the kernel counted
-LITTLE_PERCENT = 1.0  # of the time of steps: with a shorter wait, a faster storage has no effect
-AGAIN = 1.05  # times that each byte is read, above which repeated reads are reported
 COLUMNS = PLACE + quantities(
-    *(
-        "reads of",
-        "files",
-        "read [MB]",
-        "reads",
-        "kB a read",
-        "reading [s]",
-        "MB/s",
-        "while steps waited [%]",
-        "seen [%]",
-    )
+    *("reads of", "files", "read [MB]", "reads", "kB a read", "reading [s]", "MB/s", "while steps waited [%]"),
+    "seen [%]",
 )
 FILE_COLUMNS = PLACE + quantities(
     *("file", "size [MB]", "opens", "reads", "read [MB]", "in the window [MB]", "while steps waited [MB]"),
@@ -68,16 +55,12 @@ def _numbers(one: Reads | WindowReads) -> list[float | None]:
     sizes = [one.files, one.bytes / MB, one.reads, _ratio(one.bytes / 1e3, one.reads)]
     if not isinstance(one, WindowReads):
         return [*sizes, None, None, None]
-    waited = _percent(one.by_region.get(WAITING, 0), one.bytes) if one.by_region else None
+    waited = _ratio(100 * one.by_region.get(WAITING, 0), one.bytes) if one.by_region else None
     return [*sizes, one.reading_s, _ratio(one.bytes / MB, one.reading_s), waited]
 
 
 def _ratio(value: float, by: float | None) -> float | None:
     return value / by if by else None
-
-
-def _percent(value: float, of: float) -> float | None:
-    return 100 * value / of if of else None
 
 
 def file_table(results: Sequence[PointResults]) -> Table:
@@ -87,7 +70,7 @@ def file_table(results: Sequence[PointResults]) -> Table:
         files = one.good[0].io.files
         in_windows = [file for file in files if file.window_bytes]
         for file in (in_windows or files)[:SHOWN_FILES]:
-            sequential = _percent(file.sequential_reads, file.reads)
+            sequential = _ratio(100 * file.sequential_reads, file.reads)
             sizes = [file.window_bytes / MB, file.waited_for_bytes / MB]
             mapped = file.mapped_bytes / MB if file.maps else None
             cells: list[Cell] = [file.path, file.size_bytes / MB, file.opens, file.reads, file.bytes / MB]
@@ -100,29 +83,10 @@ def of_reads(results: Sequence[PointResults], tier: float | None = None, stage_b
     sentences = []
     for one in counted(results):
         record = one.good[0]
-        place = ", ".join(filter(None, (record.system, record.model, point_of(record).place)))
-        stage = partial(_stage, stage_bytes=stage_bytes, tier=tier)
-        for conclusions in (_again, _small, partial(_storage, tier=tier), stage, _mapped, _not_seen):
-            sentences += [f"{place}: {text}" for text in conclusions(record)]
+        place = ", ".join(filter(None, (record.system, record.model, one.point.place)))
+        conclusions = (*_storage(record, tier), *_stage(record, stage_bytes, tier), *_not_seen(record))
+        sentences += [f"{place}: {text}" for text in conclusions]
     return list(dict.fromkeys(sentences))
-
-
-def _again(record: Record) -> Iterator[str]:
-    data = record.io.data
-    times = _ratio(data.bytes, data.size_bytes)
-    if times is not None and times > AGAIN:
-        yield f"the files that steps read have {size(data.size_bytes)}, and the job read each byte {times:.1f} times"
-
-
-def _small(record: Record) -> Iterator[str]:
-    data = record.io.data
-    mean_bytes = _ratio(data.size_bytes, data.files)
-    if mean_bytes is not None and mean_bytes < SMALL_BYTES and data.files >= MANY:
-        yield (
-            f"SMALL FILES: {data.files:,} files of {size(mean_bytes)} on average were opened {data.opens:,} "
-            f"times, which took {data.open_s:.3g} s in addition to {data.read_s:.3g} s of reads: "
-            "fewer and larger files save opens"
-        )
 
 
 def _storage(record: Record, tier: float | None) -> Iterator[str]:
@@ -137,9 +101,6 @@ def _storage(record: Record, tier: float | None) -> Iterator[str]:
         f"in {window_s:.3g} s of effective windows {size(window.bytes)} were read in {reading_s:.3g} s "
         f"({rate:,.4g} MB/s), and steps waited {wait_s:.3g} s for their input ({wait_percent:.1f} %)"
     )
-    if wait_percent < LITTLE_PERCENT:
-        yield f"{summary}: a faster storage has no effect"
-        return
     yield f"{summary}: a faster storage saves {_saved(min(wait_s, reading_s), window_s)} at most"
     if tier is not None:
         faster_s = window.bytes / MB / tier
@@ -158,17 +119,13 @@ def _saved(saved_s: float, of_s: float) -> str:
     return f"{saved_s:.3g} s ({100 * saved_s / of_s:.1f} %)"
 
 
-def _mapped(record: Record) -> Iterator[str]:
-    job = record.io.job
-    if job.maps:
-        yield f"{size(job.mapped_bytes)} were mapped into memory: what of them was read is not counted and not timed"
-
-
 def _not_seen(record: Record) -> Iterator[str]:
     io = record.io
-    seen = io.coverage_percent
-    if seen is not None and seen < ENOUGH_PERCENT:
+    if io.job.maps:
+        mapped = size(io.job.mapped_bytes)
+        yield f"{mapped} were mapped into memory: what of them was read is not counted and not timed"
+    if io.coverage_percent is not None and io.coverage_percent < ENOUGH_PERCENT:
         why = "; ".join(io.missing) or "little was read"
-        yield f"ONLY {seen:.0f} % of the bytes that the kernel counted were seen: {why}"
+        yield f"ONLY {io.coverage_percent:.0f} % of the bytes that the kernel counted were seen: {why}"
     if io.lost_opens or io.lost_stretches:
         yield "some counts were lost: make room in TMPDIR"

@@ -10,7 +10,7 @@ from results.files.workloads import batch_text
 from results.find.records import Record, RecordError
 from results.frames import OF_POINT, of_point, of_runs
 from results.points.repeats import PointResults
-from results.show.tables.cells import Amount, Cell, Table
+from results.show.tables.cells import Cell, Table
 
 POWER = ("p75_power_w", "p90_power_w", "p99_power_w", "power_level", "next_level")
 REASONS = ("not_ranked", "energy_not_ranked", "status")
@@ -32,15 +32,8 @@ SERVED = (
     *("system", "server", "version", "model", "precision", "in/out", "devices", "tensor_parallel", "concurrency"),
     *("acceptance_stated", "acceptance_measured"),
     *("work_per_s", "work_per_s_per_device", "total_per_s", "per_user", "ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99"),
-    *(
-        "memory_bandwidth_percent",
-        "cache_hit",
-        "possible_cache_hit",
-        "turn_tokens_per_s",
-        "cached_tokens",
-        "fresh_tokens",
-    ),
-    *("ttft_cached_below_50", "ttft_cached_50_to_90", "ttft_cached_from_90"),
+    *("memory_bandwidth_percent", "cache_hit", "possible_cache_hit", "turn_tokens_per_s", "cached_tokens"),
+    *("fresh_tokens",),
     *("goodput", "avg_power_w", "j_per_output_token", "j_per_total_token", "j_per_request", "j_per_token_read"),
     *("j_per_token_written", "perplexity", "work_per_s_per_kw", *POWER, "power_source", *REASONS),
 )
@@ -56,22 +49,23 @@ NOT_OF = {
         *("step_median_s", "tflop_per_s_per_device"),
     },
 }
-TRAINED_POINTS = (
-    *("system", "model", "data", "devices", "global_batch", "precision", "variant", "power_limit_w"),
-    *("clock_limit_mhz", "status", "runs", "work_per_s", "slowest_copy", "spread_percent", "time_to_loss_s"),
-    *("energy_to_loss_wh", "work_to_loss", "target_loss", "work_per_s_per_device", "tflop_per_s_per_device"),
-    *("mfu_percent", "achievable_percent", "avg_power_w", "work_per_wh", "tflop_per_j"),
-    *("work_per_s_per_kw", "sampling_percent", "sensor_accuracy", "energy", "peak_memory_gib", *POWER),
+# Columns of single runs alone.
+OF_A_RUN = ("energy_wh_per_device", "slurm_wh", "learnt_loss", "reference_loss", "most_loss")
+OF_POINTS = (
+    *("spread_percent", "mfu_percent", "sampling_percent", "sensor_accuracy", "energy", "peak_memory_gib", *POWER),
     *("clock_mhz", "throttled_percent", "power_limited_percent", "clock_drift_percent", "temperature_drift_c"),
     *REASONS[:-1],
 )
-# These follow from other columns, and are left out of points.
-OF_DEVICES = ("work_per_s_per_device", "total_per_s")
-SERVED_POINTS = (
-    *("system", "model", "in/out", "devices", "concurrency", "precision", "variant", "status", "runs"),
-    *(name for name in SERVED if QUANTITIES[name].form and name not in OF_DEVICES),
-    *("sampling_percent", "sensor_accuracy", "energy", "power_level", "next_level", *REASONS[:-1]),
-)
+
+
+def _of_points(names: Sequence[str], data: str, batch: str) -> list[str]:
+    """Return the columns of points for those of runs: the place, each measured value, and how well the runs agree."""
+    place = ("system", "model", data, "devices", batch, "precision", "variant", "power_limit_w", "clock_limit_mhz")
+    measured = [name for name in names if QUANTITIES[name].form and name not in OF_A_RUN]
+    return list(dict.fromkeys([*place, "status", "runs", *measured, *OF_POINTS]))
+
+
+TRAINED_POINTS, SERVED_POINTS = _of_points(TRAINED, "data", "global_batch"), _of_points(SERVED, "in/out", "concurrency")
 # Columns that identify a point in tables of its parts.
 PLACE = [
     one._replace(shown=Shown.DIFFERS) for one in quantities("system", "model", "devices", "global_batch", "variant")
@@ -113,8 +107,7 @@ def _of_point(name: str, point: PointResults) -> Cell:
     value: Cell = of_point(name, point)
     if name in OF_POINT or not isinstance(value, float):
         return value
-    estimate = point.estimate(QUANTITIES[name].path)
-    return Amount(value, estimate.interval.half if estimate and estimate.interval else None)
+    return point.estimate(QUANTITIES[name].path) or value
 
 
 def units_of(records: Iterable[Record]) -> list[str]:
@@ -159,12 +152,6 @@ def place_of(one: PointResults) -> list[Cell]:
     """Return the cells of the columns PLACE."""
     point = one.point
     return [one.system, point.model, point.devices, point.global_batch, one.variant]
-
-
-def place_view(table: Table, everything: bool) -> Table:
-    """Return the needed columns of a table that begins with the columns PLACE, each place once."""
-    found = table.needed(everything)
-    return found if everything else found.once_each(sum(one in PLACE for one in found.columns))
 
 
 def within_limits(results: Sequence[PointResults]) -> list[str]:
