@@ -108,7 +108,7 @@ def test_each_plot_has_its_words_and_there_is_one_of_each_kind(opened):
     window = opened()
     charts = window.locator("figure")
     names = {figure.get_attribute("id").removeprefix("llm_training_0_") for figure in charts.all()}
-    assert names == {"throughput", "efficiency", "pareto", "scaling", "power_2"}
+    assert names == {"throughput", "efficiency", "pareto", "scaling", "heat_map_1", "heat_map_4", "power_2"}
     for svg in charts.locator("svg").all():
         assert svg.get_attribute("role") == "img"
         assert len(svg.get_attribute("aria-label")) > 30
@@ -274,7 +274,7 @@ def test_a_channel_without_a_finite_sample_leaves_out_its_chart_alone(power_w, t
 
 def test_the_plots_are_png_files_too(page):
     pictures = sorted(page.with_name("report_plots").glob("*.png"))
-    assert len(pictures) == 5
+    assert len(pictures) == 7
     for picture in pictures:
         width, height = struct.unpack(">II", picture.read_bytes()[16:24])
         assert width > 400
@@ -355,6 +355,15 @@ def test_a_system_has_one_colour_in_every_plot_and_no_two_look_alike():
                 if label in styles:
                     seen.setdefault(label, set()).add((handle.lines[0].get_color(), handle.lines[0].get_marker()))
     assert seen == {system: {(style["color"], style["marker"])} for system, style in styles.items()}
+
+
+def test_a_heat_map_marks_what_failed_and_is_of_one_precision():
+    records = [builder.result("A", 1, 8), builder.failed("A", 1, 16, status="out_of_memory")]
+    records += [builder.result("A", 2, 8), builder.result("A", 1, 8, 900.0, precision="fp8")]
+    chart = charts(by_point(records))["heat_map_0"]
+    assert chart.words.startswith("1 devices at global batch size 8: 100; ")
+    assert "batch size 16: OOM" in chart.words
+    assert "OOM" in chart.svg()
 
 
 def test_the_front_has_what_nothing_exceeds_in_both():

@@ -83,7 +83,10 @@ def compare(base: Sequence[Record], other: Sequence[Record]) -> Comparison:
 
 def _line(point: Point, ours: PointResults, theirs: PointResults, remarks: Sequence[str]) -> Line:
     ratios = []
-    notes = [*remarks, *_remarks(ours.good, theirs.good)]
+    notes = [*remarks, *_differences(_work, ours.good, theirs.good)]
+    for name, side in zip(SIDES, (ours, theirs), strict=True):
+        disturbed = (found for record in side.good for found in unsteady(record.step_times_s))
+        notes += [f"{name}, {found}" for found in disturbed if found.kind != "few_steps"]
     for _, path in METRICS:
         reason = _why_not(path, ours, theirs)
         if reason:
@@ -140,23 +143,14 @@ def _why_not(path: str, *sides: PointResults) -> str:
     return next((f"energies are not compared: {name}, {reason}" for name, reason in broken_rules if reason), "")
 
 
-def _remarks(*sides: Sequence[Record]) -> list[str]:
-    remarks = _differences(_work, *sides)
-    for name, side in zip(SIDES, sides, strict=True):
-        disturbed = dict.fromkeys(found for record in side for found in unsteady(record.step_times_s))
-        remarks += [f"{name}, {found}" for found in disturbed if found.kind != "few_steps"]
-    return remarks
-
-
-def _work(record: Record) -> dict[str, str]:
+def _work(record: Record) -> Mapping[str, str | None]:
     return {"precision": record.precision} | facts_of(record).work
 
 
-def _machine(record: Record) -> dict[str, str | None]:
+def _machine(record: Record) -> Mapping[str, str | None]:
     commit, dirty = record.provenance.git_commit, record.provenance.git_dirty
     changes = None if dirty is None else "yes" if dirty else "no"
-    code = {"commit": commit and commit[:COMMIT_LETTERS], "local changes": changes}
-    return facts_of(record).machine | code
+    return facts_of(record).machine | {"commit": commit and commit[:COMMIT_LETTERS], "local changes": changes}
 
 
 def _differences(facts: Callable[[Record], Mapping[str, str | None]], *sides: Sequence[Record]) -> list[str]:

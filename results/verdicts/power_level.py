@@ -41,17 +41,14 @@ class PowerLevel(NamedTuple):
 
 
 @once
-def power_level(record: Record, key: str = "energy") -> PowerLevel | None:
+def power_level(record: Record) -> PowerLevel | None:
     """Return the level of a record's energy; None without an energy."""
-    energy = record.energy_of(key)
-    if not energy:
+    if not record.energy:
         return None
-    reached = 0
     for level in LEVELS:
-        if lacking := tuple(finding("level", lacks=words) for words in _lacking(record, energy, level)):
-            return PowerLevel(reached, lacking)
-        reached = level
-    return PowerLevel(reached, ())
+        if lacking := tuple(finding("level", lacks=words) for words in _lacking(record, record.energy, level)):
+            return PowerLevel(level - 1, lacking)
+    return PowerLevel(LEVELS[-1], ())
 
 
 def lowest_level(records: Sequence[Record]) -> PowerLevel | None:

@@ -53,26 +53,26 @@ class Rule(NamedTuple):
     finding: Finding
 
 
-def grade(record: Record, energy: str = "energy") -> str | None:
+def grade(record: Record) -> str | None:
     """Return the grade of a record's energy; None without an energy."""
-    values = record.energy_of(energy)
-    if not values:
+    energy = record.energy
+    if not energy:
         return None
-    return ESTIMATE if values.power_kind == "estimated" else GRADES_OF_SCOPES.get(values.power_scope, "Q1")
+    return ESTIMATE if energy.power_kind == "estimated" else GRADES_OF_SCOPES.get(energy.power_scope, "Q1")
 
 
 def energy_kind(record: Record) -> str | None:
     """Return the kind of a record's energy; only energies of one kind may be ranked with each other."""
-    letter = grade(record)
-    if letter is None:
+    if not record.energy:
         return None
-    return ", ".join([letter, *(["ESTIMATED"] if letter == ESTIMATE else []), value_at(record, "energy.power_scope")])
+    letter, scope = grade(record), record.energy.power_scope
+    return f"{letter}, ESTIMATED, {scope}" if letter == ESTIMATE else f"{letter}, {scope}"
 
 
 @once
-def energy_rules(record: Record, key: str = "energy") -> list[Rule]:
+def energy_rules(record: Record) -> list[Rule]:
     """Return the result of each rule on an energy; empty for a record without it."""
-    energy = record.energy_of(key)
+    energy = record.energy
     if not energy:
         return []
     channels, window_s = energy.channels, energy.window_s
@@ -95,7 +95,7 @@ def energy_rules(record: Record, key: str = "energy") -> list[Rule]:
         rules.append(_within("devices_alike", [max(used_wh) / min(used_wh)], most=MOST_UNLIKE))
     if busier := busier_elsewhere(energy):
         rules.append(Rule(False, busier))
-    share = sampling_share(record, key)
+    share = sampling_share(record)
     rules.append(_within("interval", [] if share is None else [share], most=MAX_UNCERTAINTY))
     rules.append(_idle_power(energy.idle_power_w, energy.avg_power_w))
     return rules
@@ -109,15 +109,15 @@ def _idle_power(idle_w: float | None, power_w: float | None) -> Rule:
     return Rule(True, finding("idle_power", idle_w=idle_w))
 
 
-def why_not_ranked(results: PointResults, energy: str = "energy") -> Finding | None:
+def why_not_ranked(results: PointResults) -> Finding | None:
     """Return the reason why a point's energy is not ranked or costed; None if it is."""
     for record in results.good:
-        kind = grade(record, energy)
+        kind = grade(record)
         if kind is None:
             return finding("no_energy", why="there is none")
         if kind == ESTIMATE:
             return finding("is_estimate")
-        for rule in energy_rules(record, energy):
+        for rule in energy_rules(record):
             if not rule.kept and rule.finding.topic != IDLE_POWER:
                 return rule.finding
     return None

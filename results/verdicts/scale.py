@@ -128,10 +128,16 @@ class Total(NamedTuple):
 class Offer:
     """One system that may be bought: its points by workload, its price, and its power at the supply."""
 
-    def __init__(self, points: Mapping[str, Sequence[PointResults]], system: str, costs: Costs | None) -> None:
+    def __init__(
+        self,
+        system: str,
+        results: Sequence[PointResults],
+        points: Mapping[str, Sequence[PointResults]],
+        costs: Costs | None,
+    ) -> None:
         self.points, self._system, self._costs = points, system, costs
         self.price = costs.systems.get(system) if costs else None
-        self.per_node = devices_per_node([one for every in points.values() for one in every], self.price)
+        self.per_node = devices_per_node(results, self.price)
         best = {name: _on_most_devices(every) for name, every in points.items()}
         self.kinds = {kind for one in best.values() if one and (kind := energy_kind(one.any))}
         self.power = _hungriest(best, costs)

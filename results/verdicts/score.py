@@ -91,7 +91,7 @@ def _offers(
     offers = {}
     for system in systems:
         points = {name: [one for one in every if one.system == system] for name, every in alike.items()}
-        offers[system] = Offer(points, system, costs)
+        offers[system] = Offer(system, [one for one in results if one.system == system], points, costs)
     kinds = {system: offer.kinds for system, offer in offers.items()}
     for system, offer in offers.items():
         offer.unlike = _unlike_energies(kinds, system, requirements.reference)

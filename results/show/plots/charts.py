@@ -1,4 +1,4 @@
-"""The two kinds of charts: series of lines or dots, and bars, each drawn from a frame of pandas by its columns."""
+"""Charts: series of lines or dots, bars, and heat maps, each drawn from a frame of pandas by its columns."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 PANEL_IN = 1.75  # height of a panel
 ROW_IN = 0.3  # height of a bar
+CELL_IN = (0.62, 0.42)  # of a heat map
 MOST_TICKS = 6  # of batch sizes or numbers of devices in a panel
 LEAST_LABELLED = 7.0  # percent of a stacked bar, in which a number fits
 LONGEST_NAME = 30  # characters on a line next to a bar
@@ -176,6 +177,33 @@ def bars(frame: DataFrame, label: str, chart: tuple[str, str], colours: Mapping[
     legend_below(figure, [axes])
     more = len(set(frame["name"])) - len(names)
     return Chart(*chart, words + (f" {more} more are left out." if more else ""), figure)
+
+
+def heat_map(frame: DataFrame, x: Axis, y: Axis, value: Axis, chart: tuple[str, str]) -> Chart:
+    """Draw a value for each pair of two columns; a row without one has its text in the column `failed`."""
+    import pandas
+
+    cells = (
+        frame.pivot_table(value.column, y.column, x.column, dropna=False, observed=True).sort_index().sort_index(axis=1)
+    )
+    size_in = [CELL_IN[axis] * cells.shape[1 - axis] + 1.2 for axis in (0, 1)]
+    figure, [axes] = new_figure((max(SIZE_IN[0], size_in[0]), size_in[1]))
+    drawn = axes.pcolormesh(cells.to_numpy(dtype=float, na_value=float("nan")), cmap="cividis")
+    texts = []
+    for row in frame.to_dict("records"):
+        number, text = row[value.column], row["failed"]
+        ink = INK
+        if not pandas.isna(number):
+            ink, text = ("white" if drawn.norm(float(number)) < 0.55 else "black"), short(float(number))
+        place = cells.columns.get_loc(row[x.column]) + 0.5, cells.index.get_loc(row[y.column]) + 0.5
+        axes.text(*place, text, ha="center", va="center", fontsize=7, color=ink)
+        texts.append(f"{row[y.column]} {y.label} at {x.label} {row[x.column]}: {text}")
+    for axis, of_axis, names in ((x, axes.xaxis, cells.columns), (y, axes.yaxis, cells.index)):
+        of_axis.set_ticks([at + 0.5 for at in range(len(names))], list(map(str, names)))
+        of_axis.set_label_text(axis.label)
+    axes.set_title(value.label)
+    axes.grid(False)
+    return Chart(*chart, "; ".join(texts), figure)
 
 
 def short(value: float) -> str:

@@ -19,19 +19,19 @@ from results.join.nodes import TRACES
 from results.points.facts import choices_of, point_of
 from results.points.regions import ORDER, OTHER, WINDOWS, regions_of
 from results.points.repeats import PointResults
-from results.show.plots.charts import DOTS, Axis, bars, pareto, series
+from results.show.plots.charts import DOTS, Axis, bars, heat_map, pareto, series
 from results.show.plots.style import COLOURS, GREY, Chart, Styles
 from results.verdicts.ranking import fastest
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-SPEED, EFFICIENCY = "work_per_s_per_device", "work_per_wh"
+SPEED, EFFICIENCY, TOTAL = "work_per_s_per_device", "work_per_wh", "work_per_s"
 BATCH = Axis("global_batch", "global batch size", "doublings")
 DEVICES = Axis("devices", "devices", "doublings")
 MOST_ROWS = 2000  # of a trace in a chart
 REGION_COLOURS = dict(zip(ORDER, (COLOURS[4], COLOURS[5], COLOURS[0], COLOURS[0], COLOURS[1], COLOURS[2]), strict=True))
-OF_CHARTS = ("per_user", "tpot_p50", "ttft_p99", "j_per_output_token")  # besides those of every point
+OF_CHARTS = (TOTAL, "per_user", "tpot_p50", "ttft_p99", "j_per_output_token")  # besides those of every point
 
 
 def charts_of(results: Sequence[PointResults], styles: Styles) -> list[Chart]:
@@ -52,6 +52,7 @@ def frame_of(results: Sequence[PointResults]) -> DataFrame:
     """Return the frame of points with their limits and setups in words."""
     numbers = {name: [getattr(point.point, name) for point in results] for name in ("devices", "global_batch")}
     return points_frame(results, (*OF_CHARTS, "copies")).assign(
+        failed=["OOM" if any(run.status == "out_of_memory" for run in point.bad) else "failed" for point in results],
         late=[point.keeps_limits is False for point in results],
         limits=[str(point.limits) for point in results],
         setup=[", ".join([point.system, *point.variant]) for point in results],
@@ -82,6 +83,20 @@ def _trained(frame: DataFrame, unit: str, styles: Styles) -> Iterator[Chart]:
             if len(best) > 1:
                 yield series(best, BATCH, Axis(column, label), chart, styles, panels=devices_text)
     yield from speed_against_energy(frame, unit, styles)
+    yield from _heat_maps(frame, Axis(TOTAL, f"{unit}/s"))
+
+
+def _heat_maps(frame: DataFrame, total: Axis) -> Iterator[Chart]:
+    """Yield the throughput of each system over devices and batch, and where its runs failed."""
+    import pandas
+
+    for number, system in enumerate(dict.fromkeys(frame["system"])):
+        own = frame[frame["system"] == system]
+        for chart, group, _ in _alike(own, f"heat_map_{number}", f"{system}: throughput", TOTAL):
+            best = _best(group, TOTAL, "devices", "global_batch")
+            cells = pandas.concat([best, own[own[TOTAL].isna()]]).drop_duplicates(["devices", "global_batch"])
+            if cells["devices"].nunique() > 1 and cells["global_batch"].nunique() > 1:
+                yield heat_map(cells, BATCH, DEVICES, total, chart)
 
 
 def speed_against_energy(frame: DataFrame, unit: str, styles: Styles) -> Iterator[Chart]:
