@@ -13,7 +13,6 @@ from record.arithmetic import product, ratio, smoothed, sum_of_all
 from record.asked import as_asked
 from record.model import Channel, Energy, Figure, Fill, NodeCheck, Record
 from record.part import changed, is_number, with_known
-from record.parts import longest_s, windows_of
 from record.values import grouped
 
 ENERGIES = {"energy": "measured", "energy_effective": "effective"}  # kinds of their windows
@@ -66,7 +65,7 @@ def _fill(record: Record) -> Fill | None:
 
 def _spans(record: Record) -> dict[str, float]:
     """Return the time of each throughput, in seconds: that of the windows, on the node where they take longest."""
-    longest = {kind: longest_s(windows_of(record, kind)) for kind in ENERGIES.values()}
+    longest = {kind: record.longest_s(kind) for kind in ENERGIES.values()}
     return {f"{kind}_s": time_s for kind, time_s in longest.items() if time_s}
 
 
@@ -182,7 +181,7 @@ def derived_energy(record: Record, energy: Energy, kind: str) -> Energy:
     """Return an energy over the windows of a kind with the sums over its channels, and what follows from them."""
     unit, channels = record.work_unit, list(map(_channel, energy.channels))
     sums: dict[str, float | None] = {name: sum_of_all([one.number(name) for one in channels]) for name in SUMS}
-    sums["window_s"] = longest_s(windows_of(record, kind)) or None
+    sums["window_s"] = record.longest_s(kind) or None
     energy = changed(with_known(energy, sums), channels=channels, **_place(channels))
     metrics, energy_wh = record.metrics, energy.number("energy_wh")
     per_wh = ratio(metrics.number(f"{kind}_{unit}"), energy_wh)

@@ -6,6 +6,7 @@ the record lacks. A record may have further keys, which are kept and not checked
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import field
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -15,6 +16,8 @@ SCHEMA_VERSION = 4
 Json = dict[str, Any]  # a record as its file has it
 COPY_VARIABLE = "CARAML_COPY"  # number of this copy, from 1; unset unless copies run at once
 COPIES_VARIABLE = "CARAML_COPIES"  # number of copies
+# Of a layout: the values that copies of a point that ran at once add up to.
+OF_ALL_COPIES = ("num_devices", "global_batch_size", "data_parallel_size")
 
 # In Annotated, a text is the description, and a dictionary has limits, under keywords of JSON schema.
 Number = float | None
@@ -74,6 +77,11 @@ class Window(Part):
     def duration_s(self) -> float:
         """Length of the window, in seconds."""
         return self.end_s - self.start_s
+
+
+def total_s(windows: Iterable[Window]) -> float:
+    """Return the sum of the windows' durations, in seconds."""
+    return sum(window.duration_s for window in windows)
 
 
 class Device(Part):
@@ -299,6 +307,12 @@ class Node(Part):
     cpu: Text = None
     devices: NodeDevices = None
 
+    @property
+    def reported_devices(self) -> list[dict[str, Any]]:
+        """What the vendor's tool reported of each device; newer versions of amd-smi put the list into an object."""
+        found = self.devices.get("gpu_data") if isinstance(self.devices, dict) else self.devices
+        return [device for device in found if isinstance(device, dict)] if isinstance(found, list) else []
+
 
 class Provenance(Part):
     """Origin of the run: code, container, packages, environment and nodes."""
@@ -489,6 +503,28 @@ class Record(Part, eq=False):
         group, _, name = path.partition(".")
         options = self.config.get(group)
         return options.get(name) if isinstance(options, dict) else None
+
+    def windows_of(self, kind: str) -> dict[str, list[Window]]:
+        """Return the windows of one kind by the node's host name."""
+        nodes: dict[str, list[Window]] = {}
+        for window in self.windows:
+            if window.kind == kind:
+                nodes.setdefault(window.hostname, []).append(window)
+        return nodes
+
+    def longest_s(self, kind: str) -> float:
+        """Return the longest total duration of any node's windows of a kind, in seconds; 0 without any."""
+        return max(map(total_s, self.windows_of(kind).values()), default=0.0)
+
+    @property
+    def sensor_channels(self) -> list[Channel]:
+        """Energy channels of the run's own sensors, also if a meter counts, which knows no limits or clocks."""
+        return (self.energy.sensor_channels or self.energy.channels) if self.energy else []
+
+    @property
+    def reported_devices(self) -> list[dict[str, Any]]:
+        """What the vendor's tool reported of each device of all nodes."""
+        return [device for node in self.provenance.nodes for device in node.reported_devices]
 
     def energy_of(self, key: str) -> Energy | None:
         """Return the energy by its key: `energy` or `energy_effective`."""

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from record.findings import joined
 from record.model import Clocks, Record
-from record.parts import sensor_channels
 from record.values import value_at
 from results.files.quantities import QUANTITIES
 from results.find.jube_row import status_of
-from results.join.energy_file import ENERGIES_NAME
+from results.join.energy import ENERGIES_NAME
 from results.load import load
 from results.points.repeats import PointResults, by_point
 from results.points.sensors import accuracy_text, sampling_share
@@ -126,7 +125,7 @@ def _accuracy(point: PointResults) -> str:
 
 
 def _clocks(point: PointResults) -> list[Clocks]:
-    return [channel.clocks for record in point.good for channel in sensor_channels(record)]
+    return [channel.clocks for record in point.good for channel in record.sensor_channels]
 
 
 def _clock_mhz(point: PointResults) -> float | None:

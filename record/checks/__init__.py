@@ -11,7 +11,6 @@ from record.checks import checkpoints, command, energy, inference, throughput, w
 from record.checks.run import KINDS, Sentences
 from record.model import Record
 from record.names import odd_character
-from record.parts import windows_of
 
 
 def contradictions(record: Record) -> list[str]:
@@ -43,7 +42,7 @@ def _throughput_can_be_computed(run: Record) -> Sentences:
         names += [f"model_flops_per_{unit[:-1]}", "peak_tflops_per_device"]
     missing = [f"metrics.{name}" for name in names if metrics.number(name) is None]
     missing += ["layout.work_per_sample"] * (run.layout.work_per_sample is None)
-    missing += [f"{kind} windows" for kind in KINDS[: 1 + is_effective] if not windows_of(run, kind)]
+    missing += [f"{kind} windows" for kind in KINDS[: 1 + is_effective] if not run.windows_of(kind)]
     missing += ["step_times_s"] * (not is_served and not any(time_s is not None for time_s in run.step_times_s))
     for name in missing:
         yield f"the record has no {name}, from which its throughput is computed"

@@ -13,7 +13,6 @@ from record.checks.run import INNER, OUTER, Sentences, channels, energies, excee
 from record.findings import Finding, finding
 from record.model import Channel, Energy, Record
 from record.part import is_number
-from record.parts import devices_of
 
 BOARD_TOLERANCE = 1.1  # times a board's limit, which it exceeds for short times
 SET_TOLERANCE = 1.03  # times a limit below the default; at one of 700 W, GPUs had 687 W to 693 W on average
@@ -167,7 +166,7 @@ def _limits_agree(run: Record) -> Sentences:
 def _limits_w(record: Record, key: str = "power.limit") -> dict[str, float]:
     """Return power limits in watts by device id, as nvidia-smi reports both; amd-smi reports limits without ids."""
     limits_w: dict[str, float] = {}
-    for number, device in enumerate(devices_of(record)):
+    for number, device in enumerate(record.reported_devices):
         limit = device.get("limit")
         most = limit.get("max_power") if isinstance(limit, dict) else None
         watts = most.get("value") if isinstance(most, dict) else None
@@ -189,7 +188,7 @@ def _number_of(text: Any) -> float | None:
 
 def _devices_are_those_of_their_sensors(run: Record) -> Sentences:
     """By nvidia-smi and NVML, which name the device that an id belongs to; a part of a device has a longer name."""
-    reports = [(str(one.get("uuid") or ""), str(one.get("name") or ""), one) for one in devices_of(run)]
+    reports = [(str(one.get("uuid") or ""), str(one.get("name") or ""), one) for one in run.reported_devices]
     sensors = [one for _, _, one in channels(run) if "by NVML" in (one.source or "")]
     named: list[tuple[str, Any, dict[str, Any]]] = [
         (one.device_id or "", (one.source or "").partition(", ")[0], {}) for one in sensors

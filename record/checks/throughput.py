@@ -12,7 +12,6 @@ from record.arithmetic import product, ratio
 from record.checks.run import TOLERANCE, Sentences, energies, exceeds, measured_regions
 from record.model import COPIES_VARIABLE, Copy, Device, Record, Window
 from record.part import is_number
-from record.parts import devices_of_node
 
 MOST_FLOP_PER_J = 50e12  # several times that of any chip in its lowest precision
 MOST_RECOMPUTED = 4 / 3  # HFU over MFU if everything is recomputed: the forward pass is a third of a step's FLOPs
@@ -56,7 +55,7 @@ def _copies_fill_their_nodes(run: Record) -> Sentences:
         yield f"its copies are not spread evenly over the nodes: {words}"
     is_whole = all(one.device_id and not one.device_id.startswith("MIG-") for one in run.devices)
     for node in run.provenance.nodes:
-        host, present = str(node.hostname), len(devices_of_node(node))
+        host, present = str(node.hostname), len(node.reported_devices)
         if run.fill and is_whole and present > used[host]:
             yield f"node {host} has {present} devices, but its copies used {used[host]}: the others were idle"
 

@@ -6,16 +6,9 @@ import math
 from itertools import pairwise
 
 from record.arithmetic import ratio
-from record.checks.run import (
-    KINDS,
-    Sentences,
-    measured_regions,
-    rising,
-    total,
-)
-from record.model import Record
+from record.checks.run import KINDS, Sentences, measured_regions, rising, total
+from record.model import Record, total_s
 from record.part import is_number
-from record.parts import longest_s, total_s, windows_of
 from record.values import epoch_s
 
 STEPS_TOLERANCE = 0.02  # relative, by which steps may exceed their window
@@ -33,7 +26,7 @@ def _nodes_are_those_of_the_devices(run: Record) -> Sentences:
     if hosts and is_number(num_nodes) and len(hosts) != num_nodes:
         yield f"its devices are on {len(hosts)} nodes, but layout.num_nodes is {num_nodes}"
     for kind in KINDS:
-        nodes = windows_of(run, kind)
+        nodes = run.windows_of(kind)
         if nodes and hosts and nodes.keys() != hosts:
             names = ", ".join(sorted(map(str, nodes.keys() ^ hosts)))
             yield f"its devices and its {kind} windows are of different nodes: {names}"
@@ -41,7 +34,7 @@ def _nodes_are_those_of_the_devices(run: Record) -> Sentences:
 
 def _windows_of_nodes_are_alike(run: Record) -> Sentences:
     for kind in KINDS:
-        times_s = [(total_s(windows), host) for host, windows in windows_of(run, kind).items()]
+        times_s = [(total_s(windows), host) for host, windows in run.windows_of(kind).items()]
         if times_s and min(times_s)[0] < NODES_SHARE * max(times_s)[0]:
             (least_s, least), (most_s, most) = min(times_s), max(times_s)
             yield f"its {kind} window lasts {least_s:.4g} s on node {least} and {most_s:.4g} s on node {most}"
@@ -49,7 +42,7 @@ def _windows_of_nodes_are_alike(run: Record) -> Sentences:
 
 def _windows_follow_each_other(run: Record) -> Sentences:
     for kind in KINDS:
-        for hostname, windows in windows_of(run, kind).items():
+        for hostname, windows in run.windows_of(kind).items():
             edges = sorted((window.start_s, window.end_s) for window in windows)
             if any(end_s <= start_s for start_s, end_s in edges):
                 yield f"a {kind} window of node {hostname} does not end after it begins"
@@ -112,7 +105,7 @@ def _windows_read_no_more_than_the_job(run: Record) -> Sentences:
         parts = list(filter(is_number, reads.by_region.values()))
         own_bytes = total(parts) - len(parts)  # each part is rounded
         yield from rising({f"the sum of {where}.by_region": own_bytes, f"{where}.bytes": reads.bytes})
-        yield from rising({f"{where}.reading_s": reads.reading_s, "its windows": longest_s(windows_of(run, kind))})
+        yield from rising({f"{where}.reading_s": reads.reading_s, "its windows": run.longest_s(kind)})
     yield from rising({f"io.job.{name}": job.number(name) for name in ("sequential_reads", "reads")})
 
 

@@ -9,13 +9,13 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from jpwr.energy.estimate import JOULES_PER_WH
 from jpwr.process.device_ids import same_ids
 from jpwr.trace.writers import open_trace
 from record.arithmetic import ratio
 from record.demand import hosts_of
 from record.model import Device, Energy, Record, Window
 from record.part import changed
-from record.parts import JOULES_PER_WH
 from record.values import count
 from results.join.channels import IDENTIFIED, EnergyError
 from results.join.nodes import MIN_COVERED, header_of

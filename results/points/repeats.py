@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from jpwr.intervals import BOUND
 from record.derivation import ENERGIES, limits_of_all
 from record.findings import Finding, finding
-from record.parts import sensor_channels
 from record.values import energy_source, grouped, sort_key, value_at
 from results.find.records import Record
 from results.points.estimate import Estimate, Interval, Part, of_runs, trimmed_mean
@@ -62,7 +61,7 @@ class PointResults(NamedTuple):
     @property
     def limits(self) -> OperatingLimits:
         """Limits of the devices; no power limit if that varied."""
-        limits = limits_of_all(sensor_channels(self.any))
+        limits = limits_of_all(self.any.sensor_channels)
         return OperatingLimits(limits["power_limit_w"], limits["clock_limit_mhz"])
 
     @property

@@ -12,7 +12,6 @@ from record.checks.energy import busier_elsewhere
 from record.checks.run import INNER
 from record.findings import Finding, finding
 from record.model import Channel, Provenance
-from record.parts import sensor_channels
 from record.values import is_accelerated, once, value_at
 from results.find.duplicates import Repeated
 from results.find.records import Record
@@ -225,7 +224,7 @@ def _throttled(record: Record) -> list[Finding]:
 
     Also reports an accelerator whose sensor does not record throttling, and the first device whose power limit varied.
     """
-    found, channels = [], sensor_channels(record)
+    found, channels = [], record.sensor_channels
     by_channel = [channel.clocks.throttled for channel in channels]
     if is_accelerated(record) and None in by_channel:
         found.append(finding("throttling_unknown"))
