@@ -259,7 +259,7 @@ def limits_of_all(channels: Sequence[Channel]) -> dict[str, Any]:
 
 def _power_of_copies(record: Record) -> Fill | None:
     fill, energy = record.fill, record.energy
-    if not fill or not energy or energy.uncertainty_wh is None:
+    if not fill or not energy or energy.sampling_share is None:
         return fill
-    share = with_accuracy(energy.uncertainty_wh / energy.energy_wh, energy.accuracy or 0.0)
+    share = with_accuracy(energy.sampling_share, energy.accuracy or 0.0)
     return with_known(fill, {"power_W": energy.avg_power_w, "power_uncertainty_percent": 100 * share})

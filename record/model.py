@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import field
 from typing import Annotated, Any, ClassVar, Literal
 
+from record.arithmetic import ratio
 from record.part import Part
 
 SCHEMA_VERSION = 4
@@ -187,7 +188,7 @@ class Energy(Uncertain):
     power_kind: Literal["measured", "estimated"]
     power_scope: str
     channels: Annotated[list[Channel], {"minItems": 1}]
-    power_source: str = ""
+    power_source: Annotated[str, "kind and scope, equal for energies that can be compared"] = ""
     energy_wh_per_device: Number = None
     epoch_wh: Annotated[Number, "of one pass over the data"] = None
     window_s: Amount = None
@@ -214,6 +215,11 @@ class Energy(Uncertain):
     p90_power_w: Amount = _added()
     p99_power_w: Amount = _added()
     site: SitePower = _added(SitePower.of({}))
+
+    @property
+    def sampling_share(self) -> float | None:
+        """Relative half-width of its interval by sampling and counter; None if it is unknown."""
+        return ratio(self.uncertainty_wh, self.energy_wh)
 
 
 class Region(Part):

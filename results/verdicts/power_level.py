@@ -15,7 +15,7 @@ from record.checks.run import OUTER
 from record.findings import Finding, finding
 from record.model import Energy, Record
 from record.values import once
-from results.points.sensors import STATED
+from results.verdicts.quality import STATED
 
 LEVELS = (1, 2, 3)
 MIN_CORE_S, MAX_STEP_S = 60.0, 1.0

@@ -17,13 +17,13 @@ from results.find.duplicates import Repeated
 from results.find.records import Record
 from results.points.judged import shown_by
 from results.points.repeats import PointResults, unsteady
-from results.points.sensors import STATED, accuracy_text, sampling_share
 
 # After the Green500 (EE HPC Working Group, level 1), for the length of the run.
 MIN_RATE_HZ = 0.9  # one per second, less some for random moments and a window's edges
 MIN_SAMPLES = 60
 MAX_GAP_S = 2.0
 MAX_MISSING = 0.01  # share of a channel's readings; our own rule
+STATED = ("data sheet", "documentation")  # sources of an accuracy that the vendor states
 ESTIMATE = "Q0"
 GRADES = {
     ESTIMATE: "estimate: modelled from load, no measurement",
@@ -68,6 +68,12 @@ def energy_kind(record: Record) -> str | None:
     return f"{letter}, ESTIMATED, {scope}" if letter == ESTIMATE else f"{letter}, {scope}"
 
 
+def accuracy_text(record: Record) -> str:
+    """Return the accuracy of the energy's sensor with its source, as text."""
+    energy = record.energy
+    return f"±{100 * energy.accuracy:.2g} % ({energy.accuracy_from})" if energy and energy.accuracy else "not stated"
+
+
 @once
 def energy_rules(record: Record) -> list[Rule]:
     """Return the result of each rule on an energy; empty for a record without it."""
@@ -94,7 +100,7 @@ def energy_rules(record: Record) -> list[Rule]:
         rules.append(_within("devices_alike", [max(used_wh) / min(used_wh)], most=MOST_UNLIKE))
     if busier := busier_elsewhere(energy):
         rules.append(Rule(False, busier))
-    share = sampling_share(record)
+    share = energy.sampling_share
     rules.append(_within("interval", [] if share is None else [share], most=MAX_UNCERTAINTY))
     rules.append(_idle_power(energy.idle_power_w, energy.avg_power_w))
     return rules
