@@ -13,9 +13,8 @@ from results.find.records import RecordError
 from results.predict.predict import groups_of
 from results.show.page.first_page import first_page
 from results.show.plots.style import styles_of_systems
-from results.tests.builder import CPU, GPU0, GPU1, make_record, result, verdicts, window
+from results.tests.builder import CPU, GPU0, GPU1, make_record, result, window
 from results.tests.of_dicts import by_point, contradictions
-from results.verdicts.outcome import Outcome
 from results.verdicts.ranking import ranked_points
 
 UUIDS = [f"GPU-{number:08d}-0000-0000-0000-000000000000" for number in (1, 2)]
@@ -312,14 +311,3 @@ def test_filled_nodes_are_not_ranked_with_other_runs_nor_predicted_from():
     alone = by_point([filled(2)])
     place = first_page([("W", alone)], styles_of_systems(alone)).columns[0].group
     assert place == "W, at 2 devices, batch 16, 2 copies"
-
-
-@pytest.mark.parametrize(("limit_w", "passes"), [(450.0, True), (350.0, False)])
-def test_committed_power_is_a_requirement(limit_w, passes, tmp_path):
-    text = "workloads: {gpt: {benchmark: llm_training, filled: true}}\n"
-    text += f"must: [{{of: gpt, what: power, at_most: {limit_w}}}]"
-    runs = [filled(2, power_w=power_w) for power_w in (199.0, 200.0, 201.0)]
-    # An ordinary run is none of a filled machine, and so no way to keep to a power.
-    runs += [result(devices=1, power_w=900.0) for _ in range(3)]
-    [verdict] = verdicts(tmp_path, runs, text)
-    assert verdict.outcome is (Outcome.PASSED if passes else Outcome.FAILED), verdict

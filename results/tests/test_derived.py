@@ -6,7 +6,6 @@ from copy import deepcopy
 
 import pytest
 
-from caraml.cli import main
 from record.derivation import derive
 from record.model import Record
 from record.part import as_json
@@ -180,13 +179,6 @@ def test_a_number_stays_where_the_record_lacks_what_it_follows_from():
     record["energy"]["channels"][0]["idle_power_w"] = None
     for path in ("layout.num_devices", "metrics.mfu", "energy.idle_power_w"):
         assert edited(record, path, lambda _: 5.0) == 5.0
-
-
-def test_a_run_that_was_edited_is_in_the_table_with_its_own_numbers(tmp_path, capsys):
-    builder.store(tmp_path / "run", [changed("metrics.tokens_per_s", lambda _: 98765.0)])
-    assert main(["table", str(tmp_path / "run"), "--all", "--format", "csv"]) == 0
-    printed = capsys.readouterr().out
-    assert "98765" not in printed and "16384" in printed
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import csv
 import math
 from random import Random
 
@@ -8,7 +7,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from caraml.cli import main
 from record.model import Record
 from record.values import cpus_in, rounded
 from results.points.repeats import unsteady
@@ -40,18 +38,6 @@ def test_a_job_that_never_began_is_at_no_place():
     point = point_of({**builder.failed(), "layout": {}})
     assert (point.devices, point.global_batch, point.data, point.sample) == (0, 0, "", "")
     assert sort_key({**builder.failed(), "layout": {}})[-2:] == (0, 0)
-
-
-def test_a_table_of_points_for_machines_has_the_numbers_as_they_are(tmp_path, capsys):
-    builder.store(tmp_path, [builder.result(tokens_per_s=speed) for speed in (100.125, 103.0, 90.0)])
-    assert main(["table", str(tmp_path), "--repeats", "--format", "csv"]) == 0
-    header, row = csv.reader(capsys.readouterr().out.splitlines())
-    found = dict(zip(header, row, strict=True))
-    assert float(found["work_per_s"]) == 100.125
-    assert float(found["work_per_s_low"]) < 100.125 < float(found["work_per_s_high"])
-    assert len(set(header)) == len(header)
-    assert main(["table", str(tmp_path), "--repeats"]) == 0
-    assert " 100 " in capsys.readouterr().out
 
 
 def test_a_failed_run_that_may_be_of_several_points_is_of_none_of_them():
