@@ -54,26 +54,19 @@ def _channels_have_measured(run: Record) -> Sentences:
             yield f"{name}, its energy is {energy_wh:.6g} Wh, more than its readings give"
 
 
-def _run_contains_its_windows(run: Record) -> Sentences:
+def _parts_use_no_more_than_the_whole(run: Record) -> Sentences:
+    """The windows are a part of the run, the channels of all that was sampled, and the devices of their node."""
     for key, energy in energies(run):
         least_wh = energy.energy_wh - (energy.uncertainty_wh or 0.0)
         yield from rising({f"the least {key}.energy_wh": least_wh, f"{key}.run_wh": energy.run_wh})
         percentiles = tuple(f"p{percent}_power_w" for percent in POWER_PERCENTILES)
         for names in (("window_s", "run_s"), percentiles):
             yield from rising({f"{key}.{name}": energy.number(name) for name in names})
-
-
-def _channels_use_no_more_than_was_sampled(run: Record) -> Sentences:
-    for key, energy in energies(run):
         for scope in dict.fromkeys(one.scope for one in energy.channels):
             part_wh = total(one.energy_wh for one in energy.channels if one.scope == scope)
             name = f"{scope}_wh"
             whole_wh = energy.sampled_by_scope.number(name)
             yield from rising({f"{name} of {key}.channels": part_wh, f"{key}.sampled_by_scope": whole_wh})
-
-
-def _nodes_contain_their_devices(run: Record) -> Sentences:
-    for key, energy in energies(run):
         if text := scope_conflict(energy):
             yield f"{key} is {text}"
 
@@ -125,16 +118,6 @@ def _power_is_below_the_boards_limit(run: Record) -> Sentences:
             yield f"channel {name} has {power_w / several:.3g} W per device, more than any device uses"
 
 
-def _clock_is_within_its_limit(run: Record) -> Sentences:
-    """On an idle device, the sampler cannot check a limit that a scheduler has set: its clock is low anyway."""
-    for _, _, channel in channels(run):
-        mhz = channel.clocks.mean_mhz
-        limit_mhz = channel.limits.clock_limit_mhz
-        if is_number(mhz) and is_number(limit_mhz) and mhz > CLOCK_TOLERANCE * limit_mhz:
-            name = channel.name
-            yield f"channel {name} has {mhz:.0f} MHz on average, but its clock limit is {limit_mhz:.0f} MHz"
-
-
 def _limit_w(channel: Channel, limits_w: dict[str, float]) -> float:
     """Return the lower of the limits by a channel's sensor and by the vendor's tool, in watts; 0 if unknown.
 
@@ -142,8 +125,7 @@ def _limit_w(channel: Channel, limits_w: dict[str, float]) -> float:
     """
     if channel.limits.varied and (mean_w := channel.limits.power_limit_mean_w):
         return mean_w
-    own_w = [channel.limit_w, channel.limits.power_limit_w]
-    every_w = [_limit_of(channel, limits_w), *own_w]
+    every_w = _limit_of(channel, limits_w), channel.limit_w, channel.limits.power_limit_w
     return min((limit_w for limit_w in every_w if is_number(limit_w) and limit_w > 0), default=0.0)
 
 
@@ -154,13 +136,6 @@ def _limit_of(channel: Channel, limits_w: dict[str, float]) -> float:
     if not devices_w and channel.scope == "device":
         devices_w = [several * max(limits_w.values(), default=0.0)]  # without an id, it may be any of them
     return min((limit_w for limit_w in devices_w if limit_w > 0), default=0.0)
-
-
-def _limits_agree(run: Record) -> Sentences:
-    for _, _, channel in channels(run):
-        for limit in ("power_limit_w", "power_limit_mean_w"):
-            names = "power_limit_least_w", limit, "power_limit_most_w"
-            yield from rising({f"{channel.name}, limits.{name}": channel.limits.number(name) for name in names})
 
 
 def _limits_w(record: Record, key: str = "power.limit") -> dict[str, float]:
@@ -204,25 +179,32 @@ def _devices_are_those_of_their_sensors(run: Record) -> Sentences:
                 yield f"device {device.device_id} used {used / 2**30:.4g} GiB of memory, but has {has:.4g} GiB"
 
 
-def _power_limit_is_the_sensors(run: Record) -> Sentences:
+def _limits_agree(run: Record) -> Sentences:
+    """By the sampler and the vendor's tool, and with the clock.
+
+    On an idle device, the sampler cannot check a limit that a scheduler has set: its clock is low anyway.
+    """
     limits_w = _limits_w(run)
     for _, _, channel in channels(run):
-        changed_w = (channel.limits.number(f"power_limit_{word}_w") for word in ("least", "most"))
-        own_w = [one for one in (channel.limit_w, *changed_w, channel.limits.power_limit_w) if one]
+        name, limits, mhz = channel.name, channel.limits, channel.clocks.mean_mhz
+        for limit in ("power_limit_w", "power_limit_mean_w"):
+            order = "power_limit_least_w", limit, "power_limit_most_w"
+            yield from rising({f"{name}, limits.{key}": limits.number(key) for key in order})
+        changed_w = (limits.number(f"power_limit_{word}_w") for word in ("least", "most"))
+        own_w = [one for one in (channel.limit_w, *changed_w, limits.power_limit_w) if one]
         for limit_w in (limits_w[one] for one in same_ids(channel.device_id or "") if one in limits_w):
             if own_w and all(abs(limit_w - watts) > 1 for watts in own_w) and not channel.num_devices > 1:
-                yield f"channel {channel.name} has a limit of {own_w[-1]:g} W, but nvidia-smi reports {limit_w:g} W"
+                yield f"channel {name} has a limit of {own_w[-1]:g} W, but nvidia-smi reports {limit_w:g} W"
+        limit_mhz = limits.clock_limit_mhz
+        if is_number(mhz) and is_number(limit_mhz) and mhz > CLOCK_TOLERANCE * limit_mhz:
+            yield f"channel {name} has {mhz:.0f} MHz on average, but its clock limit is {limit_mhz:.0f} MHz"
 
 
 RULES = (
     _channels_count_once,
     _channels_have_measured,
-    _run_contains_its_windows,
-    _channels_use_no_more_than_was_sampled,
-    _nodes_contain_their_devices,
+    _parts_use_no_more_than_the_whole,
     _power_is_below_the_boards_limit,
-    _limits_agree,
     _devices_are_those_of_their_sensors,
-    _power_limit_is_the_sensors,
-    _clock_is_within_its_limit,
+    _limits_agree,
 )

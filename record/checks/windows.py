@@ -21,7 +21,7 @@ FASTER_WITH_INPUT = 4.0  # highest ratio of throughput with the input path to th
 REGIONS_TOLERANCE = 2.0  # factor: medians of a step's parts do not add up to its mean
 
 
-def _nodes_are_those_of_the_devices(run: Record) -> Sentences:
+def _windows_are_of_the_devices_nodes_and_follow_each_other(run: Record) -> Sentences:
     hosts, num_nodes = {device.hostname for device in run.devices}, run.layout.num_nodes
     if hosts and is_number(num_nodes) and len(hosts) != num_nodes:
         yield f"its devices are on {len(hosts)} nodes, but layout.num_nodes is {num_nodes}"
@@ -30,19 +30,11 @@ def _nodes_are_those_of_the_devices(run: Record) -> Sentences:
         if nodes and hosts and nodes.keys() != hosts:
             names = ", ".join(sorted(map(str, nodes.keys() ^ hosts)))
             yield f"its devices and its {kind} windows are of different nodes: {names}"
-
-
-def _windows_of_nodes_are_alike(run: Record) -> Sentences:
-    for kind in KINDS:
-        times_s = [(total_s(windows), host) for host, windows in run.windows_of(kind).items()]
+        times_s = [(total_s(windows), host) for host, windows in nodes.items()]
         if times_s and min(times_s)[0] < NODES_SHARE * max(times_s)[0]:
             (least_s, least), (most_s, most) = min(times_s), max(times_s)
             yield f"its {kind} window lasts {least_s:.4g} s on node {least} and {most_s:.4g} s on node {most}"
-
-
-def _windows_follow_each_other(run: Record) -> Sentences:
-    for kind in KINDS:
-        for hostname, windows in run.windows_of(kind).items():
+        for hostname, windows in nodes.items():
             edges = sorted((window.start_s, window.end_s) for window in windows)
             if any(end_s <= start_s for start_s, end_s in edges):
                 yield f"a {kind} window of node {hostname} does not end after it begins"
@@ -110,9 +102,7 @@ def _windows_read_no_more_than_the_job(run: Record) -> Sentences:
 
 
 RULES = (
-    _nodes_are_those_of_the_devices,
-    _windows_of_nodes_are_alike,
-    _windows_follow_each_other,
+    _windows_are_of_the_devices_nodes_and_follow_each_other,
     _wall_clocks_go_with_the_windows,
     _input_makes_nothing_faster,
     _steps_fill_their_window,
