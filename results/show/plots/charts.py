@@ -188,13 +188,14 @@ def heat_map(frame: DataFrame, x: Axis, y: Axis, value: Axis, chart: tuple[str, 
     )
     size_in = [CELL_IN[axis] * cells.shape[1 - axis] + 1.2 for axis in (0, 1)]
     figure, [axes] = new_figure((max(SIZE_IN[0], size_in[0]), size_in[1]))
-    drawn = axes.pcolormesh(cells.to_numpy(dtype=float, na_value=float("nan")), cmap="cividis")
+    axes.pcolormesh(cells.to_numpy(dtype=float, na_value=float("nan")), cmap="cividis")
+    low, high = (float(end) for end in (frame[value.column].min(), frame[value.column].max()))
     texts = []
     for row in frame.to_dict("records"):
         number, text = row[value.column], row["failed"]
         ink = INK
         if not pandas.isna(number):
-            ink, text = ("white" if drawn.norm(float(number)) < 0.55 else "black"), short(float(number))
+            ink, text = "white" if float(number) <= low + 0.55 * (high - low) else "black", short(float(number))
         place = cells.columns.get_loc(row[x.column]) + 0.5, cells.index.get_loc(row[y.column]) + 0.5
         axes.text(*place, text, ha="center", va="center", fontsize=7, color=ink)
         texts.append(f"{row[y.column]} {y.label} at {x.label} {row[x.column]}: {text}")
