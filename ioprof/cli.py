@@ -104,7 +104,8 @@ def _run(options: argparse.Namespace) -> int:
         exit_code = child.run(_environment(counting, folder))
         end_s = time.monotonic()
         try:
-            about = _about(options.command, exit_code, begin_s, end_s)
+            about = {"source": f"ioprof {__version__}", "command": options.command, "exit_code": exit_code}
+            about |= {**described(time.time() - time.monotonic()), "begin_s": begin_s, "end_s": end_s}
             _finish(options.out, Path(folder), watcher, about)
         except Exception as error:  # the command's exit code stays
             log(str(error) if isinstance(error, JpwrError) else f"{type(error).__name__}: {error}")
@@ -143,17 +144,6 @@ def _environment(counting: Path, folder: str) -> dict[str, str]:
         **os.environ,
         "LD_PRELOAD": f"{counting}:{before}" if before else str(counting),
         "IOPROF_COUNTERS": folder,
-    }
-
-
-def _about(command: Sequence[str], exit_code: int, begin_s: float, end_s: float) -> dict[str, Any]:
-    return {
-        "source": f"ioprof {__version__}",
-        "command": list(command),
-        "exit_code": exit_code,
-        **described(time.time() - time.monotonic()),
-        "begin_s": begin_s,
-        "end_s": end_s,
     }
 
 

@@ -11,8 +11,6 @@ from typing import Any, Iterator, Mapping
 from ioprof.summary import size, tier_s
 from jpwr.messages import number_of
 
-SHOWN = 10  # files by name
-
 
 def saved_s(one: Any, tier: float | None) -> float:
     """Return the seconds that a copy of a file saves on a storage of `tier` MB/s; None: of unlimited bandwidth."""
@@ -44,6 +42,4 @@ def stage_lines(files: Mapping[str, Any], room_bytes: float, tier: float | None 
     if tier:
         gain = f"at {tier:,g} MB/s they save up to {sum(saved_s(one, tier) for one in chosen):.3g} s of them"
     yield f"stage {what}: {share} of the {all_s:.3g} s of reads, added over all threads; {gain}"
-    yield from (f"  {name}" for name in names[:SHOWN])
-    if len(names) > SHOWN:
-        yield f"  and {len(names) - SHOWN} more"
+    yield from (f"  {name}" for name in names)

@@ -6,7 +6,6 @@ import argparse
 import gc
 import json
 import os
-import shutil
 import sys
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -22,7 +21,7 @@ from jpwr.process.child import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Child
 from jpwr.process.clock import Clock
 from jpwr.process.host import described
 from jpwr.process.node import GLOBAL_RANKS, rank_of, why_not_sampling
-from jpwr.process.parser import EXIT_FAILED, Parser, removed_words
+from jpwr.process.parser import EXIT_FAILED, Parser
 from jpwr.process.temporary import unnamed_file
 from jpwr.process.threads import ANSWER_S, within
 from jpwr.report.summary import Summary
@@ -51,9 +50,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             from jpwr.report.tools import run_tool
 
             return run_tool(arguments)
-        name = f"jpwr {(arguments or [''])[0]}"
-        if name in Parser.removed and not shutil.which(arguments[0]):
-            raise JpwrError(removed_words(name, Parser.removed))
         return _run(_parse(arguments))
     except JpwrError as error:
         log(str(error))

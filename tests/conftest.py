@@ -116,7 +116,7 @@ def write_job(
     folder: Path, program: str, num_devices: int = 1, power_limit: str = "", clock_limit: str = "", **planned: object
 ) -> Path:
     """Write the job of a point of a CPU, which does not look at the idle machine first; return its folder."""
-    values = plan("CPU", "llm_training") | planned
+    values = plan("CPU", "llm_training") | {"power_methods": "estimate"} | planned
     point = Point(values, program, "tiny", 1, 1, num_devices, 1, power_limit, clock_limit, 1)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / POINT).write_text("".join(f"{name}: {value}\n" for name, value in point._asdict().items()))

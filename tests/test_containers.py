@@ -132,6 +132,16 @@ def apptainer(environ, checkout):
     shutil.rmtree(folder)
 
 
+def trained(point: Path) -> dict:
+    """Return the result of a point, which is good and was measured in the container."""
+    result = json.loads((point / "result.json").read_text())
+    assert result["status"] == "ok", (result["error"], (point / "job.err").read_text()[-2000:])
+    assert result["provenance"]["container"] == "cpu"
+    assert result["provenance"]["command"][0] == "/usr/bin/python3"  # Debian's, of the image
+    assert result["energy"]["energy_wh"] > 0
+    return result
+
+
 @pytest.mark.slow
 def test_the_workflow_trains_under_apptainer(apptainer, environ, checkout, jube_command):
     images = checkout / "containers" / "images"
@@ -149,12 +159,7 @@ def test_the_workflow_trains_under_apptainer(apptainer, environ, checkout, jube_
     command = ["sh", "-c", 'umask 0; exec "$@"', "-", jube_command, "run", "jube/llm.yaml", "--outpath", str(out)]
     done = called(*command, "--tag", "TESTBED", "synthetic", cwd=checkout, **environ)
     assert done.returncode == 0, done.stdout + done.stderr
-    [result] = out.glob("000000/*_benchmark/work/result.json")
-    found = json.loads(result.read_text())
-    assert found["status"] == "ok", (found["error"], (result.parent / "job.err").read_text()[-2000:])
-    assert found["provenance"]["container"] == "cpu"
-    assert found["provenance"]["command"][0] == "/usr/bin/python3"  # Debian's, of the image
-    assert found["energy"]["energy_wh"] > 0
+    trained(next(out.glob("000000/*_benchmark/work")))
 
 
 @pytest.fixture
@@ -192,12 +197,8 @@ def test_the_workflow_trains_in_a_container(runtime, environ, checkout, jube_com
     assert made.returncode == 0, made.stdout + made.stderr
     assert image_path(checkout / "containers" / "images", "cpu", runtime).exists()
     [point] = out.glob("000001/*_benchmark/work")
-    result = json.loads((point / "result.json").read_text())
-    assert result["status"] == "ok", (result["error"], (point / "job.err").read_text()[-2000:])
-    assert result["provenance"]["container"] == "cpu"
+    result = trained(point)
     assert re.fullmatch("sha256:[0-9a-f]{64}", result["provenance"]["container_digest"])
-    assert result["provenance"]["command"][0] == "/usr/bin/python3"  # Debian's, of the image
-    assert result["energy"]["energy_wh"] > 0
     assert result["io"]["coverage_percent"] > 95, result["io"]["missing"]
 
     seen = call("containers/run.sh", runtime, "cpu", "none", "sh", "-c", f"test -c {fabric} && ulimit -l")

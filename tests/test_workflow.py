@@ -297,11 +297,6 @@ def test_the_demo_refuses_a_system_or_a_tag_before_it_makes_data(tmp_path, tags,
 SPAWN = "python3 -m benchmarks.common.spawn"
 
 
-def job_folder(tmp_path: Path, program: str, methods: str = "estimate", **planned: object) -> Path:
-    """A point of the sweep as JUBE makes it, with another program in place of the benchmark."""
-    return write_job(tmp_path, program, power_methods=methods, **planned)
-
-
 def submit(folder: Path) -> tuple[subprocess.CompletedProcess[str], dict]:
     done = called(REPOSITORY / "jube/include/submit.sh", "bash", "CPU", cwd=folder)
     return done, json.loads((folder / "result.json").read_text())
@@ -315,7 +310,7 @@ def submit(folder: Path) -> tuple[subprocess.CompletedProcess[str], dict]:
     ],
 )
 def test_a_job_that_fails_says_why_in_its_row(tmp_path, program, methods, reason):
-    done, result = submit(job_folder(tmp_path, program, methods))
+    done, result = submit(write_job(tmp_path, program, power_methods=methods))
     assert done.returncode == 1
     assert result["status"] == "failed"
     assert reason in result["error"]
@@ -330,7 +325,7 @@ def test_a_modules_packages_do_not_go_before_those_of_the_environment(tmp_path):
         (tmp_path / "module" / f"{name}.py").write_text("raise SystemExit('from the module')\n")
     (tmp_path / "rank.py").write_text("import yaml\nopen('package', 'w').write(yaml.__file__)\n")
     environ = {"PYTHONPATH": str(tmp_path / "module"), "PYTHONHOME": str(tmp_path)}
-    done = called("bash", job_folder(tmp_path, "rank.py") / "node.sh", cwd=tmp_path, **environ)
+    done = called("bash", write_job(tmp_path, "rank.py") / "node.sh", cwd=tmp_path, **environ)
     assert done.returncode == 0, done.stderr
     assert str(tmp_path) not in (tmp_path / "package").read_text()
     assert f"PYTHONPATH '{tmp_path}/module' is not used" in done.stderr
@@ -350,7 +345,7 @@ def test_a_job_needs_no_package_of_python_but_its_programs_own(tmp_path):
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')  # without the folder of packages
     python.chmod(0o755)
     planned = {"tags": ["fill", "io"], "meter": {"accuracy_percent": 1.0}, "process_starter": SPAWN}
-    job_folder(job, "-m tests.quick_run", repo=str(repo), **planned)
+    write_job(job, "-m tests.quick_run", repo=str(repo), **planned)
     (job / "site.sh").touch()
     done = called("bash", "job.sh", cwd=job, PATH=f"{python.parent}:{os.environ['PATH']}")
     assert done.returncode == 0, done.stderr
@@ -363,7 +358,7 @@ def test_a_job_needs_no_package_of_python_but_its_programs_own(tmp_path):
 
 
 def test_a_job_that_is_told_to_stop_leaves_a_failed_row(tmp_path):
-    folder = job_folder(tmp_path, f"--no-python sleep {NEVER_S}")
+    folder = write_job(tmp_path, f"--no-python sleep {NEVER_S}")
     (folder / "site.sh").touch()
     with (
         open(folder / "job.err", "w") as errors,

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -99,14 +98,6 @@ def test_a_sweep_without_any_result_fails(sweep, capsys):
     assert f"{sweep}/000000 has no result: run a sweep first" in capsys.readouterr().err
 
 
-def test_the_table_is_of_the_last_run_and_lists_failures_below(sweep, capsys):
-    add_point(sweep / "000001", "000002_benchmark", builder.failed("CPU", error="why"))
-    assert main(["table", str(sweep)]) == 0
-    told = capsys.readouterr().out
-    assert "123.4" in told
-    assert told.splitlines()[-1].endswith("failed: why")
-
-
 def test_help_names_every_command_but_hidden_ones_on_one_screen(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
@@ -134,6 +125,7 @@ def test_help_names_every_command_but_hidden_ones_on_one_screen(capsys):
         (["tabel", "{run}"], "there is no 'tabel': did you mean 'table'?"),
         (["table", "{run}", "--filtr", "devices=4"], "there is no option --filtr: did you mean '--filter'?"),
         (["table", "{run}", "--format", "cvs"], "argument --format: there is no 'cvs': did you mean 'csv'?"),
+        (["table", "{run}", "-o", "{run}"], "caraml: '{run}': Is a directory"),
         (["table", "{run}", "-o", "{run}/none/table.txt"], "there is no folder '{run}/none': make it first"),
     ],
 )
@@ -145,19 +137,6 @@ def test_an_option_that_would_be_ignored_is_refused(tmp_path, capsys, arguments,
         code = stop.code
     assert code == 2
     assert words.format(run=run) in capsys.readouterr().err
-
-
-def test_a_file_that_cannot_be_written_is_named_and_left_as_it_was(tmp_path, capsys, monkeypatch):
-    run = builder.store(tmp_path / "run", [builder.result()])
-    (tmp_path / "table.txt").write_text("old")
-
-    def full(*arguments):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_bytes", full)
-    assert main(["table", str(run), "-o", str(tmp_path / "table.txt")]) == 2
-    assert capsys.readouterr().err == f"caraml: '{tmp_path}/table.txt': No space left on device\n"
-    assert (tmp_path / "table.txt").read_text() == "old"
 
 
 def test_the_planning_of_a_step_loads_no_record_s_reader_and_no_plots():

@@ -61,19 +61,17 @@ INIT = {"initContainerStatuses": [{"name": "fetch", "state": {"terminated": {"ex
     [
         (job("Complete", ""), [ended(0, "Completed", "Succeeded")], "Complete", True, ""),
         (job("Complete", ""), [], "Complete", True, ""),
-        (FAILED, [ended(1, message="a\nno job.sh\n")], "Failed", True, "pod p-0 exited with 1: no job.sh"),
         (FAILED, [ended(143)], "Failed", True, "pod p-0 exited with 143"),
         (FAILED, [], "Failed", False, "was one deleted?"),
         (job("Failed", "DeadlineExceeded"), [], "DeadlineExceeded", False, "words"),
         (job("Failed", "PodFailurePolicy"), [ended(1)], "PodFailurePolicy", False, "words"),
         (FAILED, [ended(1), ended(137, "OOMKilled", name="p-1")], "OOMKilled", False, "pod p-1: exit code 137"),
         (FAILED, [ended(128, "ContainerCannotRun")], "ContainerCannotRun", False, "exit code 128"),
-        (FAILED, [waiting("PodInitializing", **INIT)], "InitContainerFailed", False, "container fetch exited with 3"),
         (FAILED, [ended(1, **INIT)], "Failed", True, ""),  # a sidecar, which Kubernetes ended afterwards
         (FAILED, [ended(143, conditions=[DISRUPTED])], "DeletionByTaintManager", False, "pod p-0: taint"),
         *(
             (FAILED, [ended(143) | {"status": {"reason": reason, "message": "low"}}], reason, False, "pod p-0: low")
-            for reason in ("Evicted", "DeadlineExceeded", "Preempting", "NodeShutdown")
+            for reason in ("Preempting", "NodeShutdown")
         ),
     ],
 )

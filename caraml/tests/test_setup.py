@@ -101,10 +101,3 @@ def test_a_cpu_build_of_pytorch_makes_way_for_that_with_cuda_when_a_gpu_is_found
     assert asked[0].startswith("uninstall ")
     (machine.folder / ".venv" / "installed").unlink()
     assert [line.split()[-1] for line in machine.setup("llm", TORCH=TORCH)[1]] == [".[llm,nvidia]"]
-
-
-def test_an_unknown_part_is_refused_before_anything_is_installed(machine):
-    done, asked = machine.setup("report", "reprot")
-    assert done.returncode == 1
-    assert done.stderr.startswith("setup: there is no part 'reprot': choose from llm fno resnet ")
-    assert asked == []

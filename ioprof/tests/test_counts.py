@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from ioprof.counts import SIZE_CLASSES
-from ioprof.summary import by_file, total
+from ioprof.summary import by_file
 from ioprof.tests.conftest import run_ioprof
 from jpwr.tests.conftest import DEADLINE_S, environment
 
@@ -118,25 +118,6 @@ def test_a_program_that_is_executed_goes_on_with_what_is_open(ioprof, reader, da
     shell, dd, rest = found.of(data)
     assert (shell.opens, shell.bytes) == (1, 0)
     assert (dd.bytes, rest.bytes, rest.sequential_reads) == (1000, SIZE - 1000, 100)
-
-
-def test_exact_bytes_of_a_reader_that_reads_a_known_set_twice(ioprof, tmp_path):
-    sizes = [1, 4096, 70_000, 1_000_000, 3_333_333]
-    for index, size in enumerate(sizes):
-        (tmp_path / f"part-{index}").write_bytes(bytes(size))
-    found = ioprof(
-        *python(
-            "from pathlib import Path",
-            "for _ in range(2):",
-            f"    for index in range({len(sizes)}): Path(f'part-{{index}}').read_bytes()",
-        )
-    )
-    files = by_file(found.profile)
-    of_parts = [files[str(tmp_path / f"part-{index}")] for index in range(len(sizes))]
-    assert [one.bytes for one in of_parts] == [2 * size for size in sizes]
-    assert [one.opens for one in of_parts] == [2] * len(sizes)
-    assert total(of_parts).times_read == 2
-    assert found.profile.coverage.missing == ()
 
 
 @pytest.mark.parametrize("thousands", [1, pytest.param(10, marks=pytest.mark.slow)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
 from pathlib import Path
 
 import pytest
@@ -62,15 +61,3 @@ def test_a_damaged_log_is_refused(logs, tmp_path, content):
         from_darshan(path)
     with pytest.raises(JpwrError, match="does not exist"):
         from_darshan(tmp_path / "gone.darshan")
-
-
-def test_a_reader_of_darshan_without_its_library_is_one_sentence(tmp_path, monkeypatch):
-    class Finder:
-        def find_spec(self, name, *_):
-            if name == "darshan":
-                raise RuntimeError("Could not find libdarshan-util.so! ...")
-
-    monkeypatch.setattr("sys.meta_path", [Finder(), *sys.meta_path])
-    monkeypatch.delitem(sys.modules, "darshan", raising=False)
-    with pytest.raises(JpwrError, match=r"PyDarshan does not find its library libdarshan-util\.so: install"):
-        from_darshan(tmp_path / "a.darshan")

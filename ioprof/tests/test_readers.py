@@ -1,4 +1,4 @@
-"""The readers of the frameworks, as they are."""
+"""The readers of a framework, as they are."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from ioprof.summary import by_file
 
-pytestmark = pytest.mark.long  # TensorFlow and PyTorch start
+pytestmark = pytest.mark.long  # PyTorch starts
 
 SIZE = 3_000_000
 
@@ -24,28 +24,6 @@ def read_of(found, folder):
     """Of each file in a folder its bytes, opens and size."""
     files = {path: one for path, one in by_file(found.profile).items() if path.startswith(f"{folder}/")}
     return {path.rpartition("/")[2]: (one.bytes, one.opens, one.size_bytes) for path, one in files.items()}
-
-
-@pytest.mark.slow
-def test_tensorflows_records_are_read_as_often_as_they_are_asked_for(ioprof, tmp_path):
-    text = f"""
-import os
-import tensorflow as tf
-os.mkdir("records")
-names = [f"records/part-{{index}}" for index in range(3)]
-for name in names:
-    with tf.io.TFRecordWriter(name) as writer:
-        for _ in range(30):
-            writer.write(bytes({SIZE // 30}))
-data = tf.data.TFRecordDataset(names, num_parallel_reads=3)
-for _ in range(2):
-    assert sum(len(one.numpy()) for one in data) == 3 * {SIZE}
-"""
-    found = ioprof(*script(tmp_path, text), TF_CPP_MIN_LOG_LEVEL="3")
-    assert found.done.returncode == 0, found.said
-    size = SIZE + 30 * 16  # each record has a length and two sums
-    assert read_of(found, tmp_path / "records") == {f"part-{index}": (2 * size, 2, size) for index in range(3)}
-    assert found.profile.coverage.share > 0.95
 
 
 @pytest.mark.parametrize("context", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])

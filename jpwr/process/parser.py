@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, ClassVar, Mapping, NoReturn, Sequence
+from typing import Any, NoReturn, Sequence
 
 from jpwr.messages import meant, near, write
 
@@ -11,17 +11,10 @@ EXIT_FAILED = 125  # as for env(1) and timeout(1); lower codes are the command's
 
 
 class HelpfulParser(argparse.ArgumentParser):
-    """Parser that answers an unknown option, command or choice with the closest known one.
-
-    `removed` has what to use instead of each removed command or option, named with its program.
-    """
-
-    removed: ClassVar[Mapping[str, str]] = {}
-    _words: Sequence[str] = ()
+    """Parser that answers an unknown option, command or choice with the closest known one."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse what is known, and report an option that is not."""
-        self._words = args or ()
         options, others = super().parse_known_args(args, namespace)
         for one in others:
             if one.startswith("--"):
@@ -35,25 +28,9 @@ class HelpfulParser(argparse.ArgumentParser):
             words = f"there is no '{value}': {near(str(value), map(str, action.choices))}"
             raise argparse.ArgumentError(action, words)
 
-    def _explained(self, message: str) -> str:
-        """Return what to use instead of a removed command or option that was given; the message without one."""
-        names = (f"{self.prog} {word.partition('=')[0]}" for word in self._words)
-        return next((removed_words(name, self.removed) for name in names if name in self.removed), message)
-
-
-def removed_words(name: str, removed: Mapping[str, str]) -> str:
-    """Return the sentence on a removed command or option."""
-    return f"'{name}' was removed: {removed[name]}"
-
 
 class Parser(HelpfulParser):
     """Parser whose errors are one sentence, after the program's name."""
-
-    removed: ClassVar[Mapping[str, str]] = {  # for one release
-        "jpwr check": "'jpwr read TRACE' prints the summary of a trace",
-        "jpwr read --plot": "draw the columns of the trace, a CSV",
-        "jpwr --prometheus": "use '--live', or read the trace, a CSV, while it is written",
-    }
 
     def parse_with_command(self, arguments: Sequence[str], example: str) -> argparse.Namespace:
         """Parse options and, as `command`, everything after the first "--" or from the first word that is no option."""
@@ -69,5 +46,5 @@ class Parser(HelpfulParser):
 
     def error(self, message: str) -> NoReturn:
         """Print a message and exit with EXIT_FAILED."""
-        write(f"{self.prog.split()[0]}: {self._explained(message)}; '{self.prog} --help' lists the options\n")
+        write(f"{self.prog.split()[0]}: {message}; '{self.prog} --help' lists the options\n")
         self.exit(EXIT_FAILED)

@@ -5,7 +5,7 @@
  *   STAND_IN_FIRST_DIE   1: of an MI250's dies the second one has the sensor
  *   STAND_IN_STATE       a folder in which power caps and performance levels are kept, for all processes
  *   STAND_IN_RIGHTS      none: nothing may be set
- * Faults: vanish; no-power, no-counter, no-cap, zeros; nameless, no-serial; no-id: the kernel does not tell the unique ids.
+ * Faults: vanish; no-power, no-counter, no-cap, zeros; no-serial; no-id: the kernel does not tell the unique ids.
  * What the package asks for and nothing here answers is in the file that the tests make.
  */
 #include <stdint.h>
@@ -148,7 +148,7 @@ int amdsmi_get_gpu_asic_info(void *handle, asic_info *info) {
     if (fault("vanish", device(handle))) return NOT_FOUND;
     memset(info, 0, sizeof *info);
     const char *name = is_gpu("MI250") ? "MI250X/MI250" : is_gpu("MI300A") ? "MI300A" : "MI300X";
-    if (!fault("nameless", device(handle))) snprintf(info->market_name, sizeof info->market_name, "AMD Instinct %s", name);
+    snprintf(info->market_name, sizeof info->market_name, "AMD Instinct %s", name);
     info->device_id = is_gpu("MI250") ? 0x740c : is_gpu("MI300A") ? 0x74a0 : 0x74a1;
     int is_told = !fault("no-id", device(handle)) && !fault("no-serial", device(handle));
     uint64_t serial = !is_told ? UINT64_MAX : unique_id(handle);

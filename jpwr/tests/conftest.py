@@ -1,12 +1,10 @@
-"""What the tests of the sampler share: clocks that they move, waiting for what must come, stand-ins, interpreters."""
+"""What the tests of the sampler share: clocks that they move, waiting for what must come, stand-ins."""
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +21,9 @@ from jpwr.cli import main
 from jpwr.process.clock import Clock
 from jpwr.process.node import GLOBAL_RANKS, LOCAL_RANKS
 from jpwr.process.threads import FORWARDED_SIGNALS
-from tests.needs import need, not_run
+from jpwr.trace.trace import Trace
+from jpwr.trace.writers import read_trace
+from tests.needs import need, package
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
@@ -57,6 +57,11 @@ def wait_until(condition: Callable[[], Any], what: str) -> None:
 def rows_of(trace: Path) -> int:
     """How many rows a trace that is being written has."""
     return sum(line[:1].isdigit() for line in trace.read_text().splitlines()) if trace.exists() else 0
+
+
+def trace_of(folder: Path) -> Trace:
+    """The trace that a command with `--df-out out` has left in a folder."""
+    return read_trace(folder / "out" / "trace.csv")
 
 
 class FakeClock(Clock):
@@ -137,14 +142,6 @@ def stepped() -> SteppedClock:
     return SteppedClock()
 
 
-def needed(module: str) -> Any:
-    """Import what a test needs, or say how to get it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        pytest.fail(f"{module} is needed ({error}): scripts/setup.sh report frames dev installs what the tests need")
-
-
 def build(folder: Path, library: str, *sources: Path) -> Path:
     """Compile a stand-in for a vendor's library; returns its folder, for LD_LIBRARY_PATH."""
     need("gcc")
@@ -156,7 +153,7 @@ def build(folder: Path, library: str, *sources: Path) -> Path:
 @pytest.fixture(scope="session")
 def nvml_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a stand-in libnvidia-ml.so.1."""
-    needed("pynvml")
+    package("pynvml", "nvidia-ml-py")
     return build(tmp_path_factory.mktemp("nvml"), "libnvidia-ml.so.1", HERE / "nvml_stand_in.c")
 
 
@@ -201,6 +198,15 @@ def run(*command: str, cwd: Path | None = None, **variables: str) -> subprocess.
     return subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True, timeout=DEADLINE_S)
 
 
+def sampled(folder: Path, method: str, library: Path, **variables: str) -> tuple[Trace, str]:
+    """Sample some rows of a library's stand-in in a folder; returns the trace, and what was said."""
+    command = ("--methods", method, "--interval", "10", "--df-out", "out", "--", "bash", "-c", "rows 3")
+    environ = {"LD_LIBRARY_PATH": str(library), "STAND_IN_SHAPE": "constant", **variables}
+    done = run(sys.executable, "-m", "jpwr", *command, cwd=folder, **environ)
+    assert done.returncode == 0, done.stderr
+    return trace_of(folder), done.stderr
+
+
 Jpwr = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -228,24 +234,3 @@ def jpwr(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.
         return subprocess.CompletedProcess(arguments, code, *capfd.readouterr())
 
     return run_jpwr
-
-
-@functools.lru_cache(maxsize=None)
-def interpreter_or_none(version: str) -> str | None:
-    """A Python of that version, such as 3.8, that starts: where pyenv and uv keep theirs, or in PATH."""
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR", Path.home() / ".local" / "share" / "uv" / "python"))
-    kept = [*pyenv.glob(f"versions/{version}.*/bin/python{version}"), *uv.glob(f"*-{version}.*/bin/python{version}")]
-    for path in filter(None, [*map(str, kept), shutil.which(f"python{version}")]):
-        # One of pyenv's in PATH may be there and not start.
-        if subprocess.run([path, "-c", ""], capture_output=True).returncode == 0:
-            return path
-    return None
-
-
-def interpreter(version: str) -> str:
-    """The path of that Python; where there is none, the test is skipped, or fails where nobody would see that."""
-    path = interpreter_or_none(version)
-    if path is None:
-        not_run(f"Python {version}: uv python install {version}")
-    return path

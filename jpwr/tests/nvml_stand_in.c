@@ -2,8 +2,6 @@
  *   STAND_IN_DEVICES   number of devices (default 2)
  *   STAND_IN_INSTANT   1: instant power is there as a field value
  *   STAND_IN_MODULE_W  what a module draws next to its GPU, with STAND_IN_INSTANT (default: there is no module)
- *   STAND_IN_LATE_S, STAND_IN_MEAN_S, STAND_IN_HELD_S   how late power is, over which time it is a mean, and for how long
- *                      a reading is shown (default: not); STAND_IN_COUNTED_S   for how long the counter's is
  *   STAND_IN_COUNTER_TAKES_S   CPU time of a call that asks for the counter (default: next to none)
  *   STAND_IN_LIMIT_W   the power limit of each device (default 400)
  *   STAND_IN_CAPABILITY   the compute capability of each device, such as 9.0 (default: not known)
@@ -11,13 +9,11 @@
  *   STAND_IN_VIRTUAL   virtualization mode; 3: divided among virtual machines
  *   STAND_IN_STATE     a folder in which limits are kept, for all processes; power then follows them by the model below
  *   STAND_IN_RIGHTS    what may be set: all (default), application-clocks, none
- *   STAND_IN_UUID      what the UUIDs of devices begin with, after GPU-, on another node (default: nothing)
  *   STAND_IN_PROCESSES   the processes that compute, such as 0:4711 1:4712, by device (default: none)
- *   STAND_IN_PRINTS    a line that the library prints on stdout when it is opened
  *   STAND_IN_TAKES_S   how long after it was set a power limit is in force (default 0)
- * Faults: no-driver, no-counter, no-power, no-limit, lost (from the beginning), vanish, error, hang, counter-reset,
- * counter-wrap-32, counter-still (from the beginning); set-fails, set-hangs, not-in-force,
- * no-application-clocks; older-driver (lists processes by the second version of the function), oldest-driver (by none)
+ * Faults: no-driver, no-counter, no-power, no-limit, lost (from the beginning), vanish, error, hang, counter-reset;
+ * set-fails, no-application-clocks; older-driver (lists processes by the second version of the function), oldest-driver
+ * (by none)
  */
 #include <stdio.h>
 
@@ -52,7 +48,6 @@ static int trouble(void *handle) {
 int nvmlInitWithFlags(unsigned flags) {
     (void)flags;
     start_s = now_s();
-    if (getenv("STAND_IN_PRINTS")) printf("%s\n", getenv("STAND_IN_PRINTS")), fflush(stdout);
     return is("STAND_IN_FAULT", "no-driver") ? DRIVER_NOT_LOADED : SUCCESS;
 }
 int nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
@@ -79,7 +74,7 @@ int nvmlDeviceGetName(void *handle, char *name, unsigned size) {
     return SUCCESS;
 }
 int nvmlDeviceGetUUID(void *handle, char *uuid, unsigned size) {
-    if (device(handle) < INSTANCES) snprintf(uuid, size, "GPU-%s%u", getenv("STAND_IN_UUID") ? getenv("STAND_IN_UUID") : "", device(handle));
+    if (device(handle) < INSTANCES) snprintf(uuid, size, "GPU-%u", device(handle));
     else snprintf(uuid, size, "MIG-%u-%u", device(handle) / INSTANCES - 1, device(handle) % INSTANCES);
     return SUCCESS;
 }
@@ -129,8 +124,7 @@ static limits limits_of(void *handle) {
     fclose(file);
     return now;
 }
-static double in_force_w(limits now, void *handle) {
-    if (fault("not-in-force", device(handle))) return number("STAND_IN_LIMIT_W", 400);
+static double in_force_w(limits now) {
     return now_s() - now.since_s < number("STAND_IN_TAKES_S", 0) ? now.before_w : now.limit_w;
 }
 static double asked_mhz(limits now) { return fmin(now.locked_mhz, now.application_mhz); }
@@ -142,7 +136,6 @@ static double model_j(limits now, double t) { return now.until_then_j + model_w(
 static int set_limits(void *handle, limits new, int is_application_clock) {
     if (is("STAND_IN_RIGHTS", "none") || (is("STAND_IN_RIGHTS", "application-clocks") && !is_application_clock))
         return NO_PERMISSION;
-    while (fault("set-hangs", device(handle))) usleep(100000);
     if (fault("set-fails", device(handle))) return UNKNOWN;
     limits old = limits_of(handle);
     new.before_w = old.limit_w, new.until_then_j = model_j(old, now_s()), new.since_s = now_s();
@@ -202,37 +195,22 @@ int nvmlDeviceGetSupportedGraphicsClocks(void *handle, unsigned memory, unsigned
     for (unsigned i = 0; i < there; i++) clocks[i] = HIGHEST_MHZ - i * STEP_MHZ;
     return SUCCESS;
 }
-static double seen_s(double t, const char *held) {
-    double held_s = number(held, 0);
-    return (held_s ? floor(t / held_s) * held_s : t) - number("STAND_IN_LATE_S", 0);
-}
-static double shown_w(double t) {
-    double mean_s = number("STAND_IN_MEAN_S", 0), until_s = seen_s(t, "STAND_IN_HELD_S");
-    return mean_s ? (energy_j(until_s) - energy_j(until_s - mean_s)) / mean_s : power_w(until_s);
-}
 int nvmlDeviceGetPowerUsage(void *handle, unsigned *milliwatts) {
     if (fault("no-power", device(handle))) return NOT_SUPPORTED;
     int code = trouble(handle);
-    *milliwatts = (unsigned)(1000 * (device(handle) + 1) * shown_w(now_s()));
+    *milliwatts = (unsigned)(1000 * (device(handle) + 1) * power_w(now_s()));
     if (getenv("STAND_IN_STATE")) *milliwatts = (unsigned)(1000 * model_w(limits_of(handle)));
     return code;
 }
 int nvmlDeviceGetTotalEnergyConsumption(void *handle, unsigned long long *millijoules) {
-    static double still_j;
     if (fault("no-counter", device(handle))) return NOT_SUPPORTED;
     int code = trouble(handle);
     double takes_s = number("STAND_IN_COUNTER_TAKES_S", 0); /* to look at that clock takes longer than all else here */
     if (takes_s) for (double end_s = cpu_s() + takes_s; cpu_s() < end_s;) {}
-    double counted_j = (device(handle) + 1) * energy_j(seen_s(now_s(), "STAND_IN_COUNTED_S"));
-    if (fault("counter-still", device(handle))) counted_j = still_j = still_j ? still_j : counted_j;
+    double counted_j = (device(handle) + 1) * energy_j(now_s());
     if (fault("counter-reset", device(handle))) counted_j -= energy_j(start_s);
     if (getenv("STAND_IN_STATE")) counted_j = model_j(limits_of(handle), now_s());
     *millijoules = (unsigned long long)(1000 * counted_j);
-    if (is("STAND_IN_FAULT", "counter-wrap-32")) {
-        /* From just below 32 bits of millijoules up to where the fault begins. */
-        *millijoules = (unsigned long long)(1000 * (counted_j - energy_j(start_s)));
-        if (!fault("counter-wrap-32", device(handle))) *millijoules += 0xFFF00000;
-    }
     return code;
 }
 int nvmlDeviceGetFieldValues(void *handle, int count, field_value *values) {
@@ -259,7 +237,7 @@ int nvmlDeviceGetTemperature(void *handle, int sensor, unsigned *celsius) {
 }
 int nvmlDeviceGetEnforcedPowerLimit(void *handle, unsigned *milliwatts) {
     if (fault("no-limit", device(handle))) return NOT_SUPPORTED;
-    *milliwatts = (unsigned)(1000 * in_force_w(limits_of(handle), handle));
+    *milliwatts = (unsigned)(1000 * in_force_w(limits_of(handle)));
     return SUCCESS;
 }
 int nvmlDeviceGetCurrentClocksThrottleReasons(void *handle, unsigned long long *reasons) {

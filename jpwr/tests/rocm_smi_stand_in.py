@@ -21,63 +21,56 @@ def is_second_die(device):
     return GPU == "MI250" and device % 2
 
 
+def answer(place, value):
+    place._obj.value = value
+    return SUCCESS
+
+
 class Smi:
-    def rsmi_init(self, flags):
+    def rsmi_init(self, *_):
         return SUCCESS
 
-    def rsmi_shut_down(self):
-        return SUCCESS
+    rsmi_shut_down = rsmi_init
 
     def rsmi_num_monitor_devices(self, count):
-        count._obj.value = 4
-        return SUCCESS
+        return answer(count, 4)
 
     def rsmi_dev_power_ave_get(self, device, sensor, power):
         if GPU != "MI250" or (VERSION > 5 and is_second_die(device)):
             return NOT_SUPPORTED
-        power._obj.value = 0 if is_second_die(device) else POWER_UW
-        return SUCCESS
+        return answer(power, 0 if is_second_die(device) else POWER_UW)
 
     def rsmi_dev_power_cap_get(self, device, sensor, cap):
-        if sensor or is_second_die(device):
-            return NOT_SUPPORTED
-        cap._obj.value = 560_000_000
-        return SUCCESS
+        return NOT_SUPPORTED if sensor or is_second_die(device) else answer(cap, 560_000_000)
 
     def rsmi_dev_unique_id_get(self, device, unique):
-        unique._obj.value = UNIQUE_ID + device
-        return SUCCESS
+        return answer(unique, UNIQUE_ID + device)
 
     def rsmi_dev_id_get(self, device, pci_id):
-        pci_id._obj.value = PCI_IDS[GPU]
-        return SUCCESS
+        return answer(pci_id, PCI_IDS[GPU])
 
     def rsmi_dev_name_get(self, device, name, length):
         name.value = NAMES[GPU].encode()
         return SUCCESS
 
     def rsmi_dev_pci_id_get(self, device, address):
-        address._obj.value = (0xC1 + 5 * device) << 8
-        return SUCCESS
+        return answer(address, (0xC1 + 5 * device) << 8)
 
     def rsmi_dev_energy_count_get(self, device, count, resolution, when):
-        count._obj.value = 0 if is_second_die(device) else int(time.monotonic() * 250 / 15.259e-6)
         resolution._obj.value = 15.259
-        return SUCCESS
+        return answer(count, 0 if is_second_die(device) else int(time.monotonic() * 250 / 15.259e-6))
 
 
 class Smi6(Smi):
     def rsmi_dev_current_socket_power_get(self, device, power):
         if GPU == "MI250":
             return NOT_SUPPORTED
-        power._obj.value = 2**64 - 1 if "NO_CURRENT_POWER" in os.environ else POWER_UW
-        return SUCCESS
+        return answer(power, 2**64 - 1 if "NO_CURRENT_POWER" in os.environ else POWER_UW)
 
     def rsmi_dev_power_get(self, device, power, kind):
         assert isinstance(kind._obj, (ctypes.c_int, ctypes.c_uint))
         if "NO_CURRENT_POWER" in os.environ:
-            power._obj.value = POWER_UW
-            return SUCCESS
+            return answer(power, POWER_UW)
         if not self.rsmi_dev_current_socket_power_get(device, power):
             return SUCCESS
         return self.rsmi_dev_power_ave_get(device, 0, power)

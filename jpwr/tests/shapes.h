@@ -1,7 +1,6 @@
 /* Power as a known function of the monotonic clock, so that the true energy of any window is known; for the stand-ins
  * of vendor libraries. The environment chooses:
- *   STAND_IN_SHAPE      square (default), ramp, spikes, constant, or levels: those of the file STAND_IN_LEVELS, of which
- *                       each line has a moment and the watts from then on
+ *   STAND_IN_SHAPE      square (default), ramp, spikes or constant
  *   STAND_IN_PERIOD_S   of the square wave (default 0.37)
  *   STAND_IN_FAULT      what goes wrong on device STAND_IN_FAULT_DEVICE (default: all), from the moment on at which
  *                       the file STAND_IN_FAULT_FILE is there (default: always); each library says which faults it has
@@ -41,40 +40,7 @@ static int fault(const char *name, unsigned device) {
            (!file || access(file, F_OK) == 0);
 }
 
-static struct { double from_s, watts, before_j; } *levels;
-static long num_levels;
-
-/* The last level that begins by then; the first one before all. */
-static long level(double t) {
-    if (!levels) {
-        FILE *file = fopen(getenv("STAND_IN_LEVELS"), "r");
-        double from_s, watts;
-        while (file && fscanf(file, "%lf %lf", &from_s, &watts) == 2) {
-            levels = realloc(levels, (num_levels + 1) * sizeof *levels);
-            double before_j = 0;
-            if (num_levels) {
-                long last = num_levels - 1;
-                before_j = levels[last].before_j + levels[last].watts * (from_s - levels[last].from_s);
-            }
-            levels[num_levels].from_s = from_s, levels[num_levels].watts = watts, levels[num_levels].before_j = before_j;
-            num_levels++;
-        }
-        if (!num_levels) exit(fprintf(stderr, "stand-in: there are no levels in STAND_IN_LEVELS\n"));
-        fclose(file);
-    }
-    long first = 0, last = num_levels - 1;
-    while (first < last) {
-        long middle = (first + last + 1) / 2;
-        if (levels[middle].from_s <= t) first = middle; else last = middle - 1;
-    }
-    return first;
-}
-
 static double power_w(double t) {
-    if (is("STAND_IN_SHAPE", "levels")) {
-        long now = level(t);
-        return levels[now].watts;
-    }
     if (is("STAND_IN_SHAPE", "constant")) return 300;
     if (is("STAND_IN_SHAPE", "ramp")) return low_w + ramp_w_per_s * fmod(t, ramp_s);
     if (is("STAND_IN_SHAPE", "spikes")) return fmod(t, 1) < spike_s ? high_w : low_w;
@@ -84,10 +50,6 @@ static double power_w(double t) {
 
 /* The integral of power from time 0 of the clock. */
 static double energy_j(double t) {
-    if (is("STAND_IN_SHAPE", "levels")) {
-        long now = level(t);
-        return levels[now].before_j + levels[now].watts * (t - levels[now].from_s);
-    }
     if (is("STAND_IN_SHAPE", "constant")) return 300 * t;
     if (is("STAND_IN_SHAPE", "ramp")) {
         double ramps = floor(t / ramp_s), part = fmod(t, ramp_s);

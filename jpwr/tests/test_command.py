@@ -12,7 +12,6 @@ import sys
 import pytest
 
 from jpwr import cli
-from jpwr.process.parser import Parser
 from jpwr.report import frames
 from jpwr.tests.conftest import (
     DEADLINE_S,
@@ -21,17 +20,13 @@ from jpwr.tests.conftest import (
     environment,
     install_method,
     run,
+    trace_of,
 )
 from jpwr.tests.loads import square
-from jpwr.trace.writers import read_trace
 from tests.needs import need_real_processor
 
 ESTIMATE = ["--methods", "estimate"]
 SUFFIXES = ("a/b", "a\nb", "%q{NOPE}", "a%q{HOME}")
-
-
-def trace_of(folder):
-    return read_trace(folder / "out" / "trace.csv")
 
 
 def simulate(method, interval_s, end_s, **variables):
@@ -61,11 +56,10 @@ def test_a_command_that_cannot_be_executed_ends_as_in_a_shell(jpwr, tmp_path, na
     (tmp_path / "text").write_text("no program")
     (tmp_path / "lost").write_text("#!/no/such/interpreter\n")
     (tmp_path / "lost").chmod(0o755)
-    for idle in ([], ["--idle", "0.1"]):
-        done = jpwr(*ESTIMATE, *idle, "--", name, **variables, PATH=f"{tmp_path}:{os.environ['PATH']}")
-        assert (done.returncode, done.stdout) == (code, "")
-        assert f"command '{name}' " in done.stderr
-        assert "Traceback" not in done.stderr
+    done = jpwr(*ESTIMATE, "--", name, **variables, PATH=f"{tmp_path}:{os.environ['PATH']}")
+    assert (done.returncode, done.stdout) == (code, "")
+    assert f"command '{name}' " in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -82,7 +76,6 @@ def test_a_command_that_cannot_be_executed_ends_as_in_a_shell(jpwr, tmp_path, na
         *([*ESTIMATE, "--df-out", "o", "--df-suffix", suffix, "--", "true"] for suffix in SUFFIXES),
         *([*ESTIMATE, "--json-out", path, "--", "true"] for path in ("none/x", ".", "file/x", "x" * 256)),
         [*ESTIMATE, "--df-out", "file", "--", "true"],
-        *(name.split()[1:] for name in Parser.removed),
     ],
     ids=lambda arguments: " ".join(arguments)[:40],
 )
@@ -124,21 +117,6 @@ def test_what_a_shell_has_opened_for_the_command_stays_open(tmp_path):
     assert done.returncode == 0
 
 
-def test_idle_power_is_sampled_before_the_command_starts(jpwr, tmp_path):
-    done = jpwr(*ESTIMATE, "--idle", "0.5", "--interval", "20", "--json", "--df-out", "out", "--", "true")
-    assert done.returncode == 0
-    summary = json.loads(done.stderr.splitlines()[-1])
-    trace = trace_of(tmp_path)
-    started_s = trace.event_time_s("command_started")
-    assert started_s - trace.start_s >= 0.5
-    times_s = trace.series()[0].times_s
-    # A tick of the interval was either sampled or skipped; the last ones may not have been counted yet, and a sample at
-    # the idle phase's beginning or end may divide their time.
-    ticks = 0.5 / 0.02 - 3 * summary["channels"][0]["largest_gap_s"] / 0.02 - 2
-    assert sum(time_s < started_s for time_s in times_s) + summary["skipped_ticks"] >= ticks
-    assert summary["channels"][0]["idle_power_w"] > 0
-
-
 def test_energy_by_nvml_is_the_true_one(nvml_folder):
     summary = simulate("pynvml", 0.01, 1002.0, LD_LIBRARY_PATH=str(nvml_folder), STAND_IN_INSTANT="1")
     _, energy_j = square(0.37)
@@ -147,13 +125,6 @@ def test_energy_by_nvml_is_the_true_one(nvml_folder):
         assert channel["method"] == "counter"
         assert abs(channel["counter_wh"] - expected_wh) <= channel["uncertainty_wh"] < 0.03 * expected_wh
         assert abs(channel["integral_wh"] - expected_wh) <= channel["integral_uncertainty_wh"] < 0.5 * expected_wh
-
-
-def test_a_summary_as_json_replaces_an_older_one(jpwr, tmp_path):
-    (tmp_path / "x.json").write_text("older " * 1000)
-    assert jpwr(*ESTIMATE, "--json-out", "x.json", "--", "bash", "-c", "exit 5").returncode == 5
-    summary = json.loads((tmp_path / "x.json").read_text())
-    assert (summary["exit_code"], summary["channels"][0]["name"]) == (5, "estimate:cpu")
 
 
 def test_a_summary_to_stdout_comes_after_what_the_command_wrote_there(tmp_path):

@@ -8,12 +8,14 @@ import subprocess
 import sys
 import zipfile
 from email.parser import Parser
+from pathlib import Path
 
 import pytest
 
 import jpwr
-from jpwr.tests.conftest import DEADLINE_S, REPOSITORY, interpreter, needed
+from jpwr.tests.conftest import DEADLINE_S, REPOSITORY
 from jpwr.trace.writers import read_trace
+from tests.needs import not_run, package
 
 NOT_SOURCE = ("__pycache__", "build", "*.egg-info")
 # Whatever points to this checkout, or to a virtual environment, would hide what is missing.
@@ -32,7 +34,7 @@ def run(*command, cwd):
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     """The wheel of a copy of the folder."""
-    needed("setuptools")
+    package("setuptools", "setuptools")
     out = tmp_path_factory.mktemp("jpwr")
     shutil.copytree(REPOSITORY / "jpwr", out / "jpwr", ignore=shutil.ignore_patterns(*NOT_SOURCE))
     options = ("--no-deps", "--no-build-isolation", "--no-index")
@@ -69,6 +71,18 @@ with get_power(["estimate"], 20) as measured:
 energy, _ = measured.energy()
 print(energy["estimate:cpu"] > 0, [region.name for region in measured.trace.regions()], "pandas" in sys.modules)
 """
+
+
+def interpreter(version):
+    """The path of a Python of that version that starts: where pyenv and uv keep theirs, or in PATH."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR", Path.home() / ".local" / "share" / "uv" / "python"))
+    kept = [*pyenv.glob(f"versions/{version}.*/bin/python{version}"), *uv.glob(f"*-{version}.*/bin/python{version}")]
+    for path in filter(None, [*map(str, kept), shutil.which(f"python{version}")]):
+        # One of pyenv's in PATH may be there and not start.
+        if subprocess.run([path, "-c", ""], capture_output=True).returncode == 0:
+            return path
+    return not_run(f"Python {version}: uv python install {version}")
 
 
 @pytest.mark.parametrize("version", ["3.8", pytest.param("3.13", marks=pytest.mark.slow)])

@@ -31,29 +31,13 @@ from jpwr.tests.loads import (
     square,
     training,
 )
-from jpwr.tests.trials import COUNTERS, FAULTS, LIMITED, SENSORS, tried
+from jpwr.tests.trials import COUNTERS, FAULTS, LIMITED, SENSORS, check, tried
 
 pytestmark = pytest.mark.arithmetic
 
 POWER = ChannelInfo("power", Scope.DEVICE, "", limit_w=LIMIT_W)
 UNREAD = "was not read in that time"
 COUNTED = ChannelInfo("counted", Scope.DEVICE, "", has_counter=True, counter_resolution_j=0.001)
-
-
-def check(trial: Callable[[random.Random], Trial], trials: int = 40, held: float = 0.9) -> list[Trial]:
-    """Run a trial with seeds from 0, and fail with all that missed unless the share `held` holds the truth.
-
-    Where 95 of 100 intervals hold, 36 or more of 40 do with a probability of 95 %.
-    """
-    done = [trial(random.Random(seed)) for seed in range(trials)]
-    missed = [
-        f"seed {seed}: true {one.true_j:.6g} J, by {one.estimate.method} {one.estimate.energy_j:.6g} ± "
-        f"{one.estimate.uncertainty_j:.2g} J"
-        for seed, one in enumerate(done)
-        if not one.holds
-    ]
-    assert len(missed) <= round((1 - held) * trials), "\n".join(missed)
-    return done
 
 
 def widths(done: list[Trial]) -> float:

@@ -14,7 +14,8 @@ from jpwr.backends import OpenedMethods
 from jpwr.channel import Channel, ChannelInfo, Scope
 from jpwr.ctxmgr import get_power
 from jpwr.errors import JpwrError, ReadError
-from jpwr.tests.conftest import needed, run
+from jpwr.tests.conftest import run
+from tests.needs import package
 
 OLD_CODE = """
 import time
@@ -37,7 +38,7 @@ def lines_of(script, *flags, **variables):
 
 
 def test_old_python_code_measures_with_get_power(nvml_folder):
-    needed("pandas")
+    package("pandas", "pandas")
     script = OLD_CODE.format(power="from jpwr.gpu.pynvml import power", method="power()")
     script += """
 df = measured_scope.df
@@ -125,7 +126,7 @@ def test_where_there_is_a_counter_the_energy_is_by_it(monkeypatch):
 
 
 def test_a_data_frame_is_there_after_the_block(opened):
-    needed("pandas")
+    package("pandas", "pandas")
     opened(lambda: 5.0)
     with get_power(["a"], 20) as measured, pytest.raises(JpwrError, match="before the with block has ended"):
         measured.df  # noqa: B018 - it is the looking that is refused

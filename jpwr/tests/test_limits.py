@@ -17,11 +17,9 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.errors import JpwrError
 from jpwr.limits import kept, nvml
 from jpwr.limits.setting import CLOCK, POWER, Setting, checked, value_of
-from jpwr.process.child import EXIT_NOT_EXECUTABLE
-from jpwr.tests.conftest import DEADLINE_S, NO_ERRORS, environment, wait_until
+from jpwr.tests.conftest import DEADLINE_S, environment, wait_until
 from jpwr.trace.trace import STATUS
 from jpwr.trace.writers import read_trace
-from tests.needs import need_real_processor
 
 FULL_W, FULL_MHZ = 400.0, 1410.0
 ROOT = Path(__file__).resolve().parents[2]
@@ -156,23 +154,10 @@ def test_clocks_that_others_have_locked_are_left_alone(machine, fault):
     assert machine.gpus() == [UNLIMITED, Gpu(FULL_W, 990, FULL_MHZ)]
 
 
-# Ways out, by what the command does, with the exit code of the sampler.
-WAYS = {
-    "it fails": ("exit 3", 3),
-    "SIGTERM": ("kill -TERM $PPID; sleep 100", 143),
-    "a disk that is full": ("is_full() { (($(stat -c %s out/trace.csv) == 4096)); }; wait_until is_full", 0),
-}
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_what_was_there_before_is_restored_on_every_way_out(machine, way):
-    script, expected = WAYS[way]
+@pytest.mark.parametrize(("script", "expected"), [("exit 3", 3), ("kill -TERM $PPID; sleep 100", 143)])
+def test_what_was_there_before_is_restored_on_every_way_out(machine, script, expected):
     is_there = "grep -q '^250 ' state/gpu-0 || exit 99"
-    options = ("--interval", "10", "--power-limit", "250", "--df-out", "out")
-    code, said = machine.run(
-        *(*options, "--", "bash", "-c", f"{is_there}; {script}"),
-        prefix="ulimit -f 4; exec " if "disk" in way else "exec ",
-    )
+    code, said = machine.run("--power-limit", "250", "--", "bash", "-c", f"{is_there}; {script}")
     assert code == expected, said
     assert machine.gpus() == [UNLIMITED, UNLIMITED]
     assert machine.files() == []
@@ -182,7 +167,6 @@ def test_what_was_there_before_is_restored_on_every_way_out(machine, way):
     ("arguments", "patch", "expected"),
     [
         (["--", "no-such-command"], "", 127),
-        (["--", "/etc/passwd"], "", 126),
         (["--df-out", "state/gpu-0", "--", "true"], "", 125),
         (["--", "true"], "def fails(*_): raise MemoryError\njpwr.cli._measure = fails", 125),
         (["--", "true"], "def fails(*_): raise MemoryError\njpwr.cli.Summary = fails", 0),
@@ -190,8 +174,6 @@ def test_what_was_there_before_is_restored_on_every_way_out(machine, way):
     ],
 )
 def test_what_was_there_before_is_restored_where_the_sampler_fails(machine, arguments, patch, expected):
-    if expected == EXIT_NOT_EXECUTABLE:
-        need_real_processor(NO_ERRORS)
     code, said = machine.run("--power-limit", "70%", "--clock", "85%", *arguments, patch=patch)
     assert code == expected, said
     assert machine.gpus() == [UNLIMITED, UNLIMITED]
@@ -251,7 +233,6 @@ def test_a_second_sampler_sets_nothing_and_restores_nothing_of_the_first(machine
         (["--power-limit", "250"], {"STAND_IN_RIGHTS": "none"}),
         (["--power-limit", "250", "--clock", "70%"], {"STAND_IN_RIGHTS": "application-clocks"}),
         (["--power-limit", "50"], {}),
-        (["--power-limit", "many"], {}),
         (["--power-limit", "250"], {"STAND_IN_FAULT": "no-limit"}),
         (["--power-limit", "250"], {"STAND_IN_FAULT": "set-fails"}),
         (["--power-limit", "250"], {"STAND_IN_MIG": "1"}),

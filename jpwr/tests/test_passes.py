@@ -11,7 +11,8 @@ import pytest
 
 from jpwr.energy import ChannelEnergy, EnergyEstimate, add_estimates, energy_of_passes, means_w
 from jpwr.tests import loads
-from jpwr.tests.loads import INFO, channel, counter_of, moments, noise, square
+from jpwr.tests.loads import INFO, Trial, channel, counter_of, moments, noise, square
+from jpwr.tests.trials import check
 
 SLOW = INFO._replace(has_counter=True, counter_resolution_j=0.001, counter_refresh_s=0.1)
 
@@ -34,6 +35,10 @@ def added(curve, windows):
     return functools.reduce(add_estimates, [curve.between(*window) for window in windows])
 
 
+def trial_of(curve, windows, load):
+    return Trial(energy_of_passes(curve, windows), math.fsum(load.between_j(*window) for window in windows))
+
+
 def passes(number, length_s, pause_s=0.0, start_s=5.0):
     starts_s = [start_s + index * (length_s + pause_s) for index in range(number + 1)]
     return [(begin_s, next_s - pause_s) for begin_s, next_s in itertools.pairwise(starts_s)]
@@ -42,25 +47,24 @@ def passes(number, length_s, pause_s=0.0, start_s=5.0):
 @pytest.mark.parametrize("refresh_s", [0.0, pytest.param(0.02, marks=pytest.mark.slow), 0.1])
 @pytest.mark.parametrize(("step_s", "pause_s"), [(0.3, 0.0), (0.3, 0.0005), (0.5, 0.002), (0.101, 0.0)])
 def test_the_interval_of_steps_in_a_row_is_that_of_the_window_around_them(refresh_s, step_s, pause_s):
-    held = 0
-    for seed in range(20):
-        chance = random.Random(seed)
+    def trial(chance):
         load = square(step_s + pause_s, duty=0.7)
         curve = (
             counted(load, refresh_s, chance) if refresh_s else channel(moments(chance, 1.0, 60.0, 0.1), load.power_w)
         )
         windows = passes(int(40 / step_s), step_s, pause_s)
-        found = energy_of_passes(curve, windows)
+        found, _ = done = trial_of(curve, windows, load)
         whole = curve.between(windows[0][0], windows[-1][1])
         between_j = loads.HIGH_W * pause_s * (len(windows) - 1)
-        held += abs(found.energy_j - math.fsum(load.between_j(*window) for window in windows)) <= found.uncertainty_j
         # Without a pause, the passes are the whole window; with one, the sum is corrected by nothing.
         expected_j = added(curve, windows).energy_j if pause_s else whole.energy_j
         assert found.energy_j == pytest.approx(expected_j)
         off_j = abs(found.energy_j - whole.energy_j)
         assert found.uncertainty_j <= 1.01 * (whole.uncertainty_j + between_j + off_j)
         assert found.systematic_j <= found.uncertainty_j
-    assert held >= 19
+        return done
+
+    check(trial, 20, held=0.95)
 
 
 def test_two_passes_without_a_pause_are_one_window():
@@ -99,15 +103,13 @@ def test_the_peak_of_means_is_no_limit_to_what_is_used_between_passes(refresh_s,
     info = INFO._replace(averaging_s=1.0, limit_w=limit_w)
     if refresh_s:
         info = info._replace(has_counter=True, counter_resolution_j=0.001, counter_refresh_s=refresh_s)
-    held = 0
-    for seed in range(20):
-        chance = random.Random(seed)
+
+    def trial(chance):
         counter_j = counter_of(load, refresh_s, refresh_s * chance.random()) if refresh_s else None
         curve = channel(moments(chance, 1.0, 44.0, 0.1), loads.averaged(load, 1.0), counter_j, info)
-        windows = [(float(second), second + 0.97) for second in range(5, 36)]
-        found = energy_of_passes(curve, windows)
-        held += abs(found.energy_j - math.fsum(load.between_j(*window) for window in windows)) <= found.uncertainty_j
-    assert held >= 19
+        return trial_of(curve, [(float(second), second + 0.97) for second in range(5, 36)], load)
+
+    check(trial, 20, held=0.95)
 
 
 def test_passes_are_known_where_what_is_between_them_is_not():
@@ -125,32 +127,28 @@ def test_passes_are_known_where_what_is_between_them_is_not():
 
 @pytest.mark.parametrize("stall_s", [0.0, 0.3])
 def test_a_counter_that_was_late_once_is_in_the_interval_of_passes_in_step_with_the_load(stall_s):
-    held = 0
-    for seed in range(20):
-        chance = random.Random(seed)
+    def trial(chance):
         load = loads.levels([0.0, *itertools.accumulate([0.1, 0.2] * 150)], [480.0, 120.0] * 150)
         times_s = moments(chance, 1.0, 44.0, 0.1)
         counted_s = [20.0 if 20.0 < time_s < 20.0 + stall_s else time_s for time_s in times_s]
         counter_j = [counter_of(load)(time_s) for time_s in counted_s]
         info = SLOW._replace(counter_refresh_s=0.0)
         curve = ChannelEnergy(info, times_s, [load.power_w(time_s) for time_s in times_s], times_s, counter_j, True)
-        windows = [(0.3 * number, 0.3 * number + 0.1) for number in range(20, 120)]
-        found = energy_of_passes(curve, windows)
-        held += abs(found.energy_j - math.fsum(load.between_j(*window) for window in windows)) <= found.uncertainty_j
-    assert held >= 19
+        return trial_of(curve, [(0.3 * number, 0.3 * number + 0.1) for number in range(20, 120)], load)
+
+    check(trial, 20, held=0.95)
 
 
 @pytest.mark.parametrize("refresh_s", [0.02, 0.05])
 def test_a_counter_may_be_late_by_the_same_in_all_passes(refresh_s):
-    held = 0
-    for seed in range(20):
-        chance = random.Random(seed)
+    def trial(chance):
         load = square(0.3, duty=0.3)
         windows = [(0.3 * number, 0.3 * number + 0.09) for number in range(20, 180)]
-        found = energy_of_passes(counted(load, refresh_s, chance), windows)
-        assert found.method == "counter+integral"  # a pass of 0.09 s may be without a reading of the counter
-        held += abs(found.energy_j - math.fsum(load.between_j(*window) for window in windows)) <= found.uncertainty_j
-    assert held >= 19
+        done = trial_of(counted(load, refresh_s, chance), windows, load)
+        assert done.estimate.method == "counter+integral"  # a pass of 0.09 s may be without a reading of the counter
+        return done
+
+    check(trial, 20, held=0.95)
 
 
 @pytest.mark.parametrize("are_edges_read", [True, False])
@@ -173,15 +171,13 @@ def test_passes_between_two_samples_go_by_the_counter_as_those_with_a_sample_do(
 
 @pytest.mark.parametrize(("length_s", "pause_s"), [(0.02, 0.05), (0.05, 0.05), (0.2, 0.1)])
 def test_both_edges_of_a_pass_between_two_samples_are_in_its_interval(length_s, pause_s):
-    info, held = INFO._replace(limit_w=700.0), 0
-    for seed in range(20):
-        chance = random.Random(seed)
+    def trial(chance):
         windows = passes(150, length_s, pause_s)
         load = loads.levels([0.0, *itertools.chain(*windows)], [120.0, *[480.0, 120.0] * 150])
-        curve = channel(moments(chance, 1.0, 55.0, 0.1), load.power_w, info=info)
-        found = energy_of_passes(curve, windows)
-        held += abs(found.energy_j - 150 * length_s * 480) <= found.uncertainty_j
-    assert held >= 19
+        info = INFO._replace(limit_w=700.0)
+        return trial_of(channel(moments(chance, 1.0, 55.0, 0.1), load.power_w, info=info), windows, load)
+
+    check(trial, 20, held=0.95)
 
 
 def test_short_passes_use_no_more_than_all_of_the_time():

@@ -78,20 +78,6 @@ def test_of_two_that_begin_at_one_moment_the_inner_one_has_it():
         assert steps_of(order)[0].own_s == pytest.approx({COMM: 1, UPDATE: 2, OTHER: 1})
 
 
-def test_what_is_outside_of_steps_is_in_none(timer, clock):
-    with timer.region("Epoch"):
-        in_region(timer, clock, IO, 5)
-        for seconds in (1, 2):
-            with timer.region(BATCH):
-                in_region(timer, clock, FORWARD, seconds)
-            in_region(timer, clock, UPDATE, 3)
-    steps = timer.steps()
-    assert [step.own_s for step in steps] == [
-        pytest.approx({FORWARD: 1, OTHER: 0}),
-        pytest.approx({FORWARD: 2, OTHER: 0}),
-    ]
-
-
 def test_other_threads_have_whole_times_and_no_part_of_the_step(timer, clock):
     with timer.region(BATCH):
         started = threading.Event()

@@ -195,19 +195,6 @@ def test_moments_that_are_close_together_are_no_skipped_ticks(clock):
     assert len(times_of(trace)) >= 50
 
 
-def test_a_failed_read_is_missing_counted_and_warned_about_once(clock):
-    def read() -> float:
-        if 0.15 < clock.time_s < 0.45:
-            raise ReadError("the bus is busy")
-        return 7.0
-
-    trace, sampler, warnings = sample(clock, read)
-    [series] = trace.series()
-    assert [math.isnan(power_w) for power_w in series.power_w] == [False, False, True, True, True, False, False]
-    assert sampler.recorder.failed_reads == {"sensor": 3}
-    assert warnings == ["sensor: the bus is busy; failed readings are recorded as missing"]
-
-
 def test_without_a_power_reading_power_is_the_counters_slope(clock):
     trace, _, _ = sample(clock, None, read_energy_j=lambda: 50.0 * clock.time_s)
     [series] = trace.series()
@@ -259,14 +246,6 @@ def deadlines(interval_s, until_s):
 
 def even() -> float:
     return 0.0
-
-
-def test_a_monitor_samples_while_its_block_lasts_and_at_its_end(stepped):
-    with PowerMonitor([Channel(INFO, lambda: 3.0)], interval_s=0.02, clock=stepped, chance=even) as monitor:
-        stepped.move_to(0.2)
-    [series] = monitor.trace.series()
-    assert list(series.times_s) == pytest.approx([*deadlines(0.02, 0.2), 0.2])
-    assert set(series.power_w) == {3.0}
 
 
 class Panic(BaseException):

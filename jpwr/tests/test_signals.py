@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from jpwr.tests.conftest import DEADLINE_S, environment, rows_of, wait_until
-from jpwr.trace.writers import read_trace
+from jpwr.tests.conftest import DEADLINE_S, environment, rows_of, trace_of, wait_until
 from tests.needs import need_real_processor
 
 # The command with a signal that arrives at a moment of a test's choice: `arrive` returns when it has been handled.
@@ -83,20 +82,6 @@ def exit_code_of(process):
 
 def wait_for(path):
     wait_until(path.exists, str(path))
-
-
-def trace_of(folder):
-    return read_trace(folder / "out" / "trace.csv")
-
-
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
-def test_a_signal_that_ends_the_command_is_the_exit_code(start, tmp_path, name):
-    number = getattr(signal, name)
-    process = start("bash", "-c", ": >up; exec sleep 1000")
-    wait_for(tmp_path / "up")
-    process.send_signal(number)
-    assert exit_code_of(process)[0] == 128 + number
-    assert trace_of(tmp_path).events[-1].details == {"exit_code": 128 + number}
 
 
 @pytest.mark.parametrize(
@@ -207,16 +192,6 @@ def test_a_signal_reaches_the_command_once(start, tmp_path, send, name):
     assert trace_of(tmp_path).events[-1].details == {"exit_code": 7}
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
-def test_under_timeout_which_signals_jpwr_and_its_group_the_command_has_it_once(start, tmp_path, name):
-    timeout = start(sys.executable, "-c", NOTES, under=("timeout", "1000"))
-    wait_for(tmp_path / "up")
-    [jpwr] = [one for one in descendants(timeout.pid) if b"jpwr" in Path(f"/proc/{one}/cmdline").read_bytes()]
-    timeout.send_signal(getattr(signal, name))
-    assert had_once(tmp_path, jpwr, name)
-    exit_code_of(timeout)
-
-
 @pytest.fixture
 def terminal():
     """Both ends of a terminal: the keys, and what programs have as stdin."""
@@ -244,25 +219,6 @@ def test_a_command_reads_the_terminal(start, tmp_path, terminal):
     assert lines_in(tmp_path / "had") == ["a line"]
 
 
-def state_of(process):
-    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-
-
-def test_a_ctrl_z_stops_command_and_sampler_until_the_shell_lets_them_go_on(start, tmp_path, terminal):
-    keys, stdin = terminal
-    jobs = '"$@"; echo stopped >>shell; fg; exit $?'
-    at_terminal = ("setsid", "--ctty", "bash", "-c", 'exec bash -m -c "$@" >/dev/tty 2>&1', "bash")
-    shell = (*at_terminal, jobs, "bash")
-    process = start(sys.executable, "-c", NOTES, under=shell, stdin=stdin)
-    wait_for(tmp_path / "up")
-    command, jpwr = descendants(process.pid)
-    os.write(keys, b"\x1a")
-    wait_until(lambda: lines_in(tmp_path / "shell"), "the shell's prompt")
-    wait_until(lambda: state_of(command) in "RS" and state_of(jpwr) in "RS", "both running")
-    os.kill(jpwr, signal.SIGUSR2)
-    assert exit_code_of(process)[0] == 7
-
-
 def test_where_another_process_samples_the_command_has_the_signals_that_a_shell_would_give_it(start):
     ends = "yes | head -1 >ended; exit ${PIPESTATUS[0]}"
     process = start("bash", "-c", ends, SLURM_LOCALID="1", flags=("--use-mpi",))
@@ -272,14 +228,6 @@ def test_where_another_process_samples_the_command_has_the_signals_that_a_shell_
 def read(*parts):
     with open("/".join(map(str, parts))) as file:
         return file.read()
-
-
-def test_a_trace_reads_back_after_jpwr_was_killed(start, tmp_path):
-    process = start("sleep", "1000")
-    wait_until(lambda: rows_of(tmp_path / "out" / "trace.csv") >= 3, "the third row")
-    process.kill()
-    assert process.wait(DEADLINE_S) == -signal.SIGKILL
-    assert trace_of(tmp_path).series()[0].samples >= 3
 
 
 def test_processes_that_a_command_leaves_behind_are_not_waited_for(start, tmp_path):

@@ -226,6 +226,7 @@ def differences(records: Sequence[Record]) -> dict[Subject, list[str]]:
     """Return in words what each device has that most devices of its system do not: clock, temperature, limits, links.
 
     A number differs if it is UNLIKE the median; a text differs from the one that more than half of the devices have.
+    Of two devices, each is compared with the other.
     """
     facts: dict[Subject, dict[str, Any]] = {}
     for record in filter(is_check, records):
@@ -235,10 +236,11 @@ def differences(records: Sequence[Record]) -> dict[Subject, list[str]]:
     for system, name in dict.fromkeys((subject.system, name) for subject, own in facts.items() for name in own):
         known = {one: own[name] for one, own in facts.items() if one.system == system and name in own}
         values, is_numeric = list(known.values()), all(map(is_number, known.values()))
-        usual = statistics.median(values) if is_numeric else statistics.mode(values)
-        if not is_numeric and 2 * values.count(usual) <= len(values):
+        middle = statistics.median(values) if is_numeric else statistics.mode(values)
+        if not is_numeric and 2 * values.count(middle) <= len(values) != 2:
             continue
-        for subject, value in known.items():
+        others = values[::-1] if len(values) == 2 else [middle] * len(values)
+        for (subject, value), usual in zip(known.items(), others, strict=True):
             if abs(value - usual) > UNLIKE * abs(usual) if is_numeric else value != usual:
                 texts = [f"{one:.4g}" if is_numeric else str(one) for one in (value, usual)]
                 found[subject].append(f"{name.replace('_', ' ')} {texts[0]} (others: {texts[1]})")

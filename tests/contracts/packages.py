@@ -17,7 +17,7 @@ from contextlib import redirect_stdout
 from functools import cache, cached_property
 from inspect import Parameter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jedi
 import parso.cache
@@ -36,17 +36,11 @@ class NotComparableError(LookupError):
     """A name cannot be looked up; the text is the reason."""
 
 
-class Found(NamedTuple):
-    """A name that a package has, with the keywords it takes; `is_open` if it may take others, too."""
-
-    keywords: frozenset[str] = frozenset()
-    is_open: bool = False
-
-
 def compared(uses: Iterable[Use], package: Any, label: str) -> tuple[list[str], set[str]]:
     """Return what is wrong, and what cannot be compared.
 
-    A package's `find` returns what a dotted name is, and raises LookupError, or NotComparableError with the reason.
+    A package's `find` returns the keywords that a dotted name takes, or None if it may take others, too. It raises
+    LookupError for a missing name, and NotComparableError with the reason.
     """
     faults, unknown = [], set()
     for use in uses:
@@ -57,15 +51,14 @@ def compared(uses: Iterable[Use], package: Any, label: str) -> tuple[list[str], 
         except LookupError:
             faults.append(f"{use.place}: {label} has no {use.name}")
         else:
-            if (wrong := ", ".join(sorted(use.keywords - found.keywords))) and found.is_open:
-                unknown.add(f"{label}: {use.name}({wrong}): it hands further keywords on")
-            elif wrong:
+            if found is not None and (wrong := ", ".join(sorted(use.keywords - found))):
                 faults.append(f"{use.place}: {use.name} of {label} takes no {wrong}")
     return faults, unknown
 
 
 @cache
-def _by_import(name: str) -> Found:
+def _by_import(name: str) -> None:
+    """Import a name; raises LookupError without it. Its keywords are not known."""
     top = name.partition(".")[0]
     with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
@@ -77,7 +70,6 @@ def _by_import(name: str) -> Found:
             pkgutil.resolve_name(name)
         except (AttributeError, ImportError) as error:
             raise LookupError(name) from error
-    return Found(is_open=True)
 
 
 class Sources:
@@ -87,8 +79,8 @@ class Sources:
         self.folder = folder
         self._project = jedi.Project(folder, sys_path=[str(folder)], smart_sys_path=False)
 
-    def find(self, name: str) -> Found:
-        """Look a dotted name up, through imports of one module from another."""
+    def find(self, name: str) -> frozenset[str] | None:
+        """Look a dotted name up, through imports of one module from another; return its keywords, None for any."""
         parts, problems = name.split("."), list[LookupError]()
         for end in range(len(parts), 0, -1):
             module = ".".join(parts[:end])
@@ -100,7 +92,7 @@ class Sources:
         problems = problems or [NotComparableError(f"{parts[0]} is not in this wheel")]
         raise next((one for one in problems if isinstance(one, NotComparableError)), problems[0])
 
-    def _in_module(self, module: str, files: list[Path], parts: list[str]) -> Found:
+    def _in_module(self, module: str, files: list[Path], parts: list[str]) -> frozenset[str] | None:
         found: list[Any] = []
         for end, name in enumerate(parts):
             text = ".".join(["found", *parts[1 : end + 1]])
@@ -119,8 +111,9 @@ class Sources:
             found = seen
         signatures = [one for each in found for one in each.get_signatures()]
         parameters = [(one.name, one.kind) for signature in signatures for one in signature.params]
-        is_open = not signatures or any(kind is Parameter.VAR_KEYWORD for _, kind in parameters)
-        return Found(frozenset(name for name, kind in parameters if kind in NAMED), is_open)
+        if not signatures or any(kind is Parameter.VAR_KEYWORD for _, kind in parameters):
+            return None
+        return frozenset(name for name, kind in parameters if kind in NAMED)
 
     def fields(self, class_name: str) -> set[str]:
         """Return the fields of all classes of that name, with those of their bases and their aliases."""
@@ -159,12 +152,13 @@ class Installed(Sources):
     def __init__(self) -> None:
         super().__init__(Path(sysconfig.get_path("purelib")))
 
-    def find(self, name: str) -> Found:
-        """Return what a dotted name is."""
+    def find(self, name: str) -> frozenset[str] | None:
+        """Return the keywords of a dotted name, None for any."""
         try:
             return super().find(name)
         except LookupError:
-            return _by_import(name)
+            _by_import(name)
+            return None
 
 
 def download(package: str, version: str, cache: Path) -> Path:

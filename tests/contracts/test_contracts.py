@@ -16,7 +16,7 @@ import pytest
 
 from caraml.machine.images import read_images
 from results.files.yaml_files import read_yaml
-from tests.contracts.packages import Found, Installed, Sources, compared, download
+from tests.contracts.packages import Installed, Sources, compared, download
 from tests.contracts.servers import Contract, asked_of, lacking, offered_by
 from tests.contracts.uses import Use, our_uses, uses_of
 from tests.needs import not_run
@@ -34,11 +34,11 @@ class Kit:
     def __init__(self, module: str) -> None:
         self._module, self._facts = module, FACTS["kits"][module]
 
-    def find(self, name: str) -> Found:
+    def find(self, name: str) -> frozenset[str]:
         word = name.removeprefix(self._module).removeprefix(".")
         if word and word not in self._facts["names"]:
             raise LookupError(name)
-        return Found(frozenset(self._facts.get("keywords", {}).get(word, ())))
+        return frozenset(self._facts.get("keywords", {}).get(word, ()))
 
 
 def kit_of(name: str) -> str:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from dataclasses import dataclass
 
 import pytest
 
-from benchmarks.common import session
 from benchmarks.common.launch import Launch
 from benchmarks.common.measure import checkpoints
 from benchmarks.common.measure.checkpoints import Round
-from benchmarks.common.tests.started import read_derived
 from benchmarks.common.tests.test_session import Adding, Sums
 
 SHORT = ["--warmup-steps", "1", "--measured-steps", "4"]
@@ -49,17 +46,9 @@ class KeptSums(Sums):
 
 
 @pytest.fixture
-def run(tmp_path, capsys):
+def run(run_of, capsys):
     """The exit code, the record and the messages of a run."""
-
-    numbers = itertools.count()
-
-    def run(*flags, workload=KeptSums):
-        path = tmp_path / f"record_{next(numbers)}.json"
-        code = session.main(workload, [*SHORT, *flags, "--record", str(path)])
-        return code, read_derived(path), capsys.readouterr().err
-
-    return run
+    return lambda *flags, workload=KeptSums: (*run_of(workload, *SHORT, *flags), capsys.readouterr().err)
 
 
 def test_checkpoints_are_measured_after_the_window_and_leave_nothing(run, tmp_path):

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.common.launch import Launch
 from benchmarks.common.measure.regions import MarkedSteps
 from benchmarks.common.measure.step_timer import StepTimer
-from benchmarks.common.measure.together import Copies, read_copies
+from benchmarks.common.measure.together import Copies
 from benchmarks.common.measure.window import measure_steps
 from benchmarks.common.node.copies import devices_of_copy
 from benchmarks.common.options import ConfigError, WindowOptions
@@ -64,12 +64,6 @@ def test_a_copy_works_until_the_last_one_has_measured_enough(tmp_path):
     first, second = (copy_of(tmp_path, number) for number in (1, 2))
     assert (first.steps_left(200), first.steps_left(7)) == (10, 1)
     assert second.steps_left(3) == first.steps_left(210) == 0
-
-
-def test_without_a_launcher_of_copies_there_is_only_this_run():
-    assert read_copies({}) is None
-    environ = {"CARAML_COPY": "2", "CARAML_COPIES": "3", "CARAML_COPIES_FOLDER": "/shared"}
-    assert read_copies(environ)[:3] == (Path("/shared"), 2, 3)
 
 
 def test_the_window_begins_and_ends_with_that_of_the_other_copy(tmp_path, monkeypatch):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 from types import SimpleNamespace
 
 import pytest
 
 from benchmarks.common.facts import flops_of_sample, flops_of_token, num_parameters
-from benchmarks.common.tests import forked
 from benchmarks.llm_training.sizes import SIZES
 from benchmarks.llm_training.tests.conftest import imported as imported
+from benchmarks.llm_training.tests.conftest import train_variant
 from results.files.workloads import workloads
 from tests.later import Later
 
@@ -65,45 +64,42 @@ def test_flops_of_llama_are_those_of_a_published_rate():
 @pytest.mark.long
 @pytest.mark.parametrize("size", ["tiny", "tiny-llama", "tiny-llama-LoRA", "tiny-llama-LoRA-MLP", "tiny-moe"])
 def test_gpt_has_the_parameters_and_flops_that_pytorch_counts(imported, size):
-    done = forked.run("benchmarks.llm_training.tests.count_parameters", size)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
+    [found] = train_variant("counted", "--size", size, steps=1)
     assert found["parameters"] == num_parameters("llm_training", size)
-    per_token = flops_of_token("llm_training", size, found["length"]).per_unit
-    assert found["flops_per_token"] == pytest.approx(per_token, rel=1e-6)
+    assert found["flops"] == pytest.approx(8 * 64 * flops_of_token("llm_training", size, 64).per_unit, rel=1e-6)
+
+
+def counted_by_pytorch(model, *shape):
+    """Return the parameters of a model, and the FLOPs of its forward pass."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False) as counter:
+        model.to("meta")(torch.empty(shape, device="meta"))
+    parameters = sum(weight.numel() for weight in model.parameters())
+    return SimpleNamespace(parameters=parameters, flops=counter.get_total_flops())
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("height", "width"), [(64, 96), (192, 288), (768, 1152)])
 def test_deepcam_has_the_parameters_and_flops_that_pytorch_counts(height, width):
-    from torch.utils.flop_counter import FlopCounterMode
-
     from benchmarks.deepcam.model import DeepLab
 
-    model = f"DeepCAM {height}x{width}"
-    with torch.device("meta"):
-        made, given = DeepLab(), torch.empty(2, 16, height, width)
-    with FlopCounterMode(display=False) as counter:
-        made(given)
-    assert sum(weight.numel() for weight in made.parameters()) == num_parameters("deepcam", model)
+    model, found = f"DeepCAM {height}x{width}", counted_by_pytorch(DeepLab(), 2, 16, height, width)
+    assert found.parameters == num_parameters("deepcam", model)
     first = 2 * 3**2 * 16 * 32 * (height // 2) * (width // 2)  # whose input has no gradient
-    trained = 3 * counter.get_total_flops() / 2 - first
-    assert flops_of_sample("deepcam", model, f"{height} x {width} x 16").per_unit == pytest.approx(trained, rel=2e-4)
+    known = flops_of_sample("deepcam", model, f"{height} x {width} x 16").per_unit
+    assert known == pytest.approx(3 * found.flops / 2 - first, rel=2e-4)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("size", [64, 224])
 def test_torchvisions_resnet_has_the_parameters_and_flops_that_pytorch_counts(size):
-    from torch.utils.flop_counter import FlopCounterMode
-
     from benchmarks.resnet50_torch.model import build_model
 
-    model, made = "ResNet-50 v1.5 torchvision", build_model(1).to("meta")
-    with FlopCounterMode(display=False) as counter:
-        made(torch.empty(2, 3, size, size, device="meta"))
-    assert sum(weight.numel() for weight in made.parameters()) == num_parameters("resnet50_torch", model)
+    model, found = "ResNet-50 v1.5 torchvision", counted_by_pytorch(build_model(1), 2, 3, size, size)
+    assert found.parameters == num_parameters("resnet50_torch", model)
     known = flops_of_sample("resnet50_torch", model, f"{size} pixels").per_unit
-    assert known == 3 * counter.get_total_flops() / 2
+    assert known == 3 * found.flops / 2
     assert known == flops_of_sample("resnet50", "ResNet-50 v1.5", f"{size} pixels").per_unit
 
 

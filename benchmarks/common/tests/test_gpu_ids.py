@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.common.launch import usable_cpus
+from benchmarks.common.launch import Launch, usable_cpus
 from benchmarks.common.node import gpu_ids as binding
 from tests.needs import need
 
@@ -54,28 +54,14 @@ ASK = "from benchmarks.common.node.gpu_ids import gpu_ids; print(gpu_ids())"
     ],
 )
 def test_the_ids_of_gpus_are_those_of_the_driver(tmp_path, library, source, found):
-    assert with_driver(tmp_path, library, source, ASK) == str(found)
-
-
-def with_driver(folder, library, source, script):
-    """Return the output of a script that runs with a driver of these functions."""
     need("gcc")
-    (folder / "driver.c").write_text(source)
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", folder / library, folder / "driver.c"], check=True)
-    environ = {**os.environ, "LD_LIBRARY_PATH": str(folder), "PYTHONPATH": str(REPOSITORY)}
-    done = subprocess.run([sys.executable, "-c", script], env=environ, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+    (tmp_path / "driver.c").write_text(source)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", tmp_path / library, tmp_path / "driver.c"], check=True)
+    environ = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run([sys.executable, "-c", ASK], env=environ, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(found)
 
 
-BIND = """
-import os, sys
-from pathlib import Path
-from benchmarks.common.node import gpu_ids as binding
-from benchmarks.common.launch import Launch, usable_cpus
-binding.PCI_DEVICES = Path({folder!r})
-binding.bind(Launch(local_rank={local_rank}))
-print(usable_cpus())
-"""
 MINE = sorted(os.sched_getaffinity(0))
 
 
@@ -90,12 +76,16 @@ MINE = sorted(os.sched_getaffinity(0))
         ({}, 5, set(MINE)),
     ],
 )
-def test_a_process_is_bound_to_the_cpus_near_its_gpu(tmp_path, near, local_rank, bound):
+def test_a_process_is_bound_to_the_cpus_near_its_gpu(tmp_path, monkeypatch, near, local_rank, bound):
     for address, cpus in near.items():
         (tmp_path / address).mkdir()
         (tmp_path / address / "local_cpulist").write_text(cpus + "\n")
-    script = BIND.format(folder=str(tmp_path), local_rank=local_rank)
-    assert binding._cpus(with_driver(tmp_path, "libcuda.so.1", CUDA, script)) == bound
+    bound_to = [set(MINE)]
+    monkeypatch.setattr(os, "sched_setaffinity", lambda process, cpus: bound_to.append(cpus))
+    monkeypatch.setattr(binding, "PCI_DEVICES", tmp_path)
+    monkeypatch.setattr(binding, "gpu_ids", lambda: ["GPU-a 0000:28:00.0", "GPU-b 0000:29:00.0"])
+    binding.bind(Launch(local_rank=local_rank))
+    assert bound_to[-1] == bound
 
 
 @pytest.mark.parametrize(("cpus", "listed"), [({3}, "3"), ({0, 1, 2, 3, 8}, "0-3,8"), ({7, 5, 6, 1}, "1,5-7")])

@@ -5,13 +5,10 @@ from dataclasses import dataclass
 import pytest
 
 from benchmarks.common.options import (
-    BatchOptions,
-    CheckpointOptions,
     ComputeOptions,
     ConfigError,
     DataOptions,
     RunOptions,
-    TrainingOptions,
     TurnsOptions,
     WindowOptions,
     option,
@@ -21,14 +18,11 @@ from benchmarks.common.options import (
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of things.
-
-    More words that are not for the help.
-    """
+    """Sizes of things."""
 
     micro_batch_size: int = option(4, "samples per forward pass")
     rate: float | None = option(None, "a rate, in 1/s")
-    mode: str = option("fast", "how 100% of it goes", ("fast", "slow"))
+    mode: str = option("fast", "how it goes", ("fast", "slow"))
     fuse: bool = option(True, "fuse kernels")
     files: tuple[str, ...] = option((), "files to read")
 
@@ -53,16 +47,6 @@ def test_a_misspelt_flag_is_refused_with_the_nearest_one():
 def test_an_abbreviated_flag_or_a_value_of_the_wrong_kind_is_refused(argv):
     with pytest.raises(ConfigError, match=argv[0]):
         parse(*argv)
-
-
-def test_the_help_has_every_flag_under_its_group(capsys):
-    with pytest.raises(SystemExit):
-        parse("--help")
-    text = capsys.readouterr().out
-    assert "Sizes of things:" in text
-    assert "More words" not in text
-    assert "samples per forward pass (default: 4)" in text
-    assert "100%" in text
 
 
 @pytest.mark.parametrize(
@@ -103,10 +87,7 @@ def test_a_window_that_is_too_short_goes_on_at_its_own_pace(took_s, left):
         (lambda: DataOptions("imagenet"), "--data imagenet needs --data-dir"),
         (lambda: DataOptions(data_dir="x"), "--data-dir was given, but the data is synthetic"),
         (lambda: DataOptions(stage="x"), "--stage was given, but the data is synthetic"),
-        (lambda: BatchOptions(global_batch_size=-1), "global_batch_size must be above 0, got -1"),
         (lambda: ComputeOptions(threads=0), "threads must be above 0"),
-        (lambda: TrainingOptions(learning_rate=0), "learning_rate must be above 0"),
-        (lambda: CheckpointOptions(checkpoints=0), "checkpoints must be above 0"),
         (lambda: RunOptions(profile=3), "--profile needs --record FILE"),
         (lambda: RunOptions(region_times=True), "--region-times needs --record FILE"),
     ],

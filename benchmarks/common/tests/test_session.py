@@ -6,6 +6,7 @@ import json
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -23,8 +24,8 @@ from benchmarks.common.options import (
     option,
 )
 from benchmarks.common.record import Device
-from benchmarks.common.tests.started import read_derived
 from benchmarks.common.workload import Feed, Flops, Target, Training, Workload
+from jpwr.regions import RegionTimer
 
 
 @dataclass(frozen=True)
@@ -149,15 +150,9 @@ STEPS = ("--warmup-steps", "2", "--measured-steps", "5", "--peak-tflops-per-devi
 
 
 @pytest.fixture
-def ran(tmp_path):
+def ran(run_of):
     """The exit code and the record of a run."""
-
-    def run(*flags):
-        path = tmp_path / "record.json"
-        code = session.main(Sums, [*STEPS, *flags, "--record", str(path)])
-        return code, read_derived(path)
-
-    return run
+    return partial(run_of, Sums, *STEPS)
 
 
 def test_a_run_is_recorded_with_what_the_workload_says_and_what_the_frame_measures(ran):
@@ -275,17 +270,21 @@ def test_when_each_region_went_on_can_be_had_beside_the_record(ran, tmp_path):
     assert "reads counted" in record["variant"]
 
 
-class AddingInParts(Adding):
-    """Sums whose usual step is one region, and which has another one."""
-
-    def step_in_parts(self):
-        for key, seconds in (("Backward", 3), ("Update", 1)):
-            with self.run.regions.region(key):
-                time.sleep(seconds * 5e-2)
-
-
 def test_a_step_that_tells_nothing_is_told_by_steps_that_are_split(ran, monkeypatch):
-    monkeypatch.setattr(Sums, "build", lambda run, target: AddingInParts(run))
+    """Those take an hour on a clock that they move: a usual step is shorter on any machine."""
+    ahead_s = [0.0]
+
+    def step_in_parts(training):
+        for key, seconds in (("Backward", 3000.0), ("Update", 1000.0)):
+            with training.run.regions.region(key):
+                ahead_s[0] += seconds
+
+    def now_s():
+        return time.monotonic() + ahead_s[0]
+
+    monkeypatch.setattr(Adding, "step_in_parts", step_in_parts)
+    monkeypatch.setattr(session, "RegionTimer", lambda: RegionTimer(now_s=now_s))
+    monkeypatch.setattr("benchmarks.common.measure.extra_steps.time", SimpleNamespace(monotonic=now_s))
     _, record = ran("--split-steps", "4")
     found = record["regions"]["measured"]
     assert record["regions"]["in parts"]["steps"] == found["in_parts"]["steps"] == 4
@@ -325,18 +324,6 @@ def test_a_run_that_the_workload_finds_bad_has_failed(ran):
 
 
 @pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--precision", "fp8"], "--precision fp8 was asked for, but sums has fp32, bf16, fp16"),
-        (["--device", "ipu"], "--device ipu was asked for, but sums does not run on IPUs: they cannot add"),
-    ],
-)
-def test_what_the_workload_does_not_run_with_is_refused(flags, message, capsys):
-    assert session.main(Sums, flags) == 2
-    assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
     ("flags", "others", "message"),
     [
         ("--profile 3", (), "--profile was asked for, but sums has no profiler on this device: leave it out"),
@@ -356,12 +343,7 @@ def test_what_cannot_be_is_a_record_that_says_so_before_a_step(ran, monkeypatch,
 
 def test_a_dry_run_prints_the_plan_and_leaves_no_record(tmp_path, capsys):
     assert session.main(Sums, ["--dry-run", "--record", str(tmp_path / "record.json")]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        "num_devices: 1",
-        "num_nodes: 1",
-        "global_batch_size: 4",
-        "num_parameters: 0",
-    ]
+    assert {"global_batch_size: 4", "num_parameters: 0"} <= set(capsys.readouterr().out.splitlines())
     assert list(tmp_path.iterdir()) == []
     assert session.main(Sums, ["--dry-run", "--numbers", "100"]) == 2
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -12,7 +11,7 @@ import pytest
 
 from benchmarks.common import spawn as spawning
 from benchmarks.common.options import ConfigError
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import PATIENCE_S
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 ENVIRON = {**os.environ, "PYTHONPATH": f"{REPOSITORY}"}
@@ -30,15 +29,6 @@ def spawn(tmp_path, script, *flags, nodes=""):
     )
 
 
-def test_each_process_is_told_its_rank_and_where_the_others_are(tmp_path):
-    names = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR"
-    # One write for each process, as two share the pipe.
-    said = f"f\"{{' '.join(os.environ[n] for n in '{names}'.split())}} {{sys.argv[1:]}}\\n\""
-    done = spawn(tmp_path, f"import os, sys; os.write(1, {said}.encode())", "-x", "1")
-    assert done.returncode == 0
-    assert sorted(done.stdout.splitlines()) == ["0 2 0 2 localhost ['-x', '1']", "1 2 1 2 localhost ['-x', '1']"]
-
-
 @pytest.mark.parametrize(("end", "code"), [("sys.exit(5)", 5), ("os.kill(os.getpid(), 9)", 137)])
 def test_a_process_that_fails_ends_the_others_and_is_named(tmp_path, end, code):
     script = f"import os, sys, time\nif os.environ['RANK'] == '1': {end}\ntime.sleep({2 * PATIENCE_S})"
@@ -47,25 +37,10 @@ def test_a_process_that_fails_ends_the_others_and_is_named(tmp_path, end, code):
     assert "error: rank 1 ended" in done.stderr
 
 
-def test_a_signal_reaches_every_process(tmp_path):
-    (tmp_path / "program.py").write_text(
-        f"import time, pathlib, os\npathlib.Path(os.environ['RANK']).touch()\ntime.sleep({2 * PATIENCE_S})"
-    )
-    command = [sys.executable, "-m", "benchmarks.common.spawn", "--nproc-per-node", "2", "-m", "program"]
-    environ = {**ENVIRON, "PYTHONPATH": f"{REPOSITORY}:{tmp_path}"}
-    with subprocess.Popen(command, env=environ, cwd=tmp_path, stderr=subprocess.DEVNULL) as process:
-        until(lambda: (tmp_path / "0").exists() and (tmp_path / "1").exists(), "both ranks")
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=PATIENCE_S) == 143
-
-
 @pytest.mark.parametrize("flags", ["", "--nproc-per-node 0 -m x", "-m x", "--nproc-per-node 1 --nnodes 2 -m x"])
-def test_a_command_line_that_is_none_is_one_sentence(flags):
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.common.spawn", *flags.split()], env=ENVIRON, capture_output=True, text=True
-    )
-    assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 1
+def test_a_command_line_that_is_none_is_one_sentence(flags, capsys):
+    assert spawning.main(flags.split()) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 def test_nodes_count_on_and_are_told_of_the_first(tmp_path):

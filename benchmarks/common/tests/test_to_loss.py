@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
+from functools import partial
 
 import pytest
 
 from benchmarks.common import session
 from benchmarks.common.measure.window import LOOK_EVERY, Course
 from benchmarks.common.options import WindowOptions
-from benchmarks.common.tests.started import read_derived
 from benchmarks.common.tests.test_session import Sums
 from record.arithmetic import SMOOTHED_LOSSES
 
@@ -70,27 +69,10 @@ def test_a_loss_that_is_no_number_ends_the_training():
     assert "the loss is nan after 25 calls in 25 s" in course.problem(25.0)
 
 
-def test_a_training_that_is_too_slow_for_one_look_says_what_it_lacks():
-    training = Given(1.0)
-    course = trained(training, call_s=LIMIT_S)
-    assert training.made == LOOK_EVERY
-    assert course.problem(500.0) == (
-        "--to-loss 3 was asked for, but the loss is not known after 5 calls in 500 s: allow more than --max-measured-s "
-        "100, or choose another target"
-    )
-
-
 @pytest.fixture
-def ran(tmp_path):
+def ran(run_of):
     """The exit code and the record of a run; its losses are 1, 1/2, 1/3 and so on, one for each call of two steps."""
-    numbers = itertools.count()
-
-    def run(*flags):
-        path = tmp_path / f"{next(numbers)}.json"
-        code = session.main(Sums, [*STEPS, *flags, "--record", str(path)])
-        return code, read_derived(path)
-
-    return run
+    return partial(run_of, Sums, *STEPS)
 
 
 def test_what_a_training_takes_to_a_loss_is_that_of_its_whole_window(ran):

@@ -16,18 +16,6 @@ SHORT = ["--size", "32", "--global-batch-size", "4", "--warmup-steps", "1", "--m
 
 
 @pytest.mark.slow
-def test_layouts_of_one_global_batch_have_the_same_losses(tmp_path):
-    flags = ["--learning-rate", "0.1", "--learning-rate-warmup-steps", "1"]
-    losses = []
-    for devices in (1, 2):
-        found = recorded(tmp_path / f"{devices}.json", COSMOFLOW, *SHORT, *flags, workers=devices if devices > 1 else 0)
-        losses.append(found["losses"])
-        assert found["layout"]["num_devices"] == devices
-    assert len(losses[0]) == 5
-    assert losses[1] == pytest.approx(losses[0], rel=1e-3)
-
-
-@pytest.mark.slow
 def test_compute_and_effective_throughput_with_what_the_input_path_did(tmp_path, volumes):
     flags = ["--data", "fake-cosmoflow", "--data-dir", str(volumes), "--effective", "--rounds", "2", "--cold-cache"]
     flags += FEW_AHEAD

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from benchmarks.common.tests.started import read_derived
 from benchmarks.llm_inference import run
 from benchmarks.llm_inference.servers import SERVERS, Start, Vllm
 from record import served_rules
+from tests.needs import need
 
 MOCK = (sys.executable, "-m", "benchmarks.llm_inference.tests.mock_server")
 TTFT_S, TPOT_S = 0.02, 0.004
@@ -40,6 +42,18 @@ def allow_a_busy_machine(monkeypatch):
     off = {"LEAST_IN_FLIGHT": 0.0, "LEAST_E2E": 0.0, "LEAST_TPOT_S": 0.0, "IN_PIECES": 1.0, "PAUSED": 1.0}
     for name, value in {**off, "MOST_STALLED_S": math.inf}.items():
         monkeypatch.setattr(served_rules, name, value)
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory):
+    """A file with a certificate of 127.0.0.1 that is its own authority, and with its key."""
+    need("openssl")
+    folder = tmp_path_factory.mktemp("tls")
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 36500 -subj /CN=mine"
+    command += " -addext subjectAltName=IP:127.0.0.1 -keyout key.pem -out ca.pem"
+    subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
+    (folder / "both.pem").write_text((folder / "key.pem").read_text() + (folder / "ca.pem").read_text())
+    return folder / "both.pem"
 
 
 @pytest.fixture

@@ -28,10 +28,7 @@ from contextlib import suppress
 
 TEMPLATE = "five words before a chat "  # of a prompt in chat
 TEXT_TOKENS = list(range(1, 41))
-FAULTS = (
-    *("none", "exit", "die", "oom", "error", "other-model", "slow-start", "answers-other", "cut", "short"),
-    *("empty", "halve", "drop", "pause"),
-)
+FAULTS = "none", "exit", "die", "oom", "error", "slow-start", "answers-other", "empty"
 TEXTS = "known", "less", "nameless"
 STREAMS = "same", "others", "padded"  # streamed answers, against those in one piece
 LENGTH = re.compile(rb"(?i)^content-length:\s*(\d+)", re.MULTILINE)
@@ -118,8 +115,8 @@ class Mock:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options, self.chance = options, random.Random(0)
-        self.tokens = self.requests = self.steps = self.accepted = self.in_flight = self.in_window = 0
-        self.is_loaded = self.window_began = False
+        self.tokens = self.requests = self.steps = self.accepted = self.in_flight = 0
+        self.is_loaded = False
         self.times = Counter[str]()  # that each prompt was sent
         self.cache = Cache(options.cache_blocks, options.block_tokens) if options.cache_blocks else None
 
@@ -158,8 +155,6 @@ class Mock:
                 os._exit(1)
             if self.options.fault == "error":
                 return not self._put(503, b'{"error": "the server is tired"}', writer)
-            if self.options.fault == "drop" and self.requests % 10 == 0:
-                return False
         self.in_flight += 1
         self.is_loaded |= self.in_flight > 1
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: text/event-stream\r\n\r\n")
@@ -214,10 +209,8 @@ class Mock:
         return names, tokens
 
     def _get(self, path: str, writer: asyncio.StreamWriter) -> bool:
-        self.window_began |= path == "/metrics"
-        name = "other" if self.options.fault == "other-model" else self.options.model
         text = {
-            "/v1/models": json.dumps({"data": [{"id": name}]}),
+            "/v1/models": json.dumps({"data": [{"id": self.options.model}]}),
             "/metrics": f"mock_tokens_total {self.tokens}\nmock_steps_total {self.steps}\n"
             f"mock_proposed_total {3 * self.steps}\nmock_accepted_total {self.accepted}\n",
         }.get(path, "{}")
@@ -225,7 +218,6 @@ class Mock:
 
     async def _stream(self, asked: dict, writer: asyncio.StreamWriter, sent_s: list[float]) -> None:
         options, loop, left = self.options, asyncio.get_running_loop(), asked["max_tokens"]
-        left -= options.fault == "short"
         if options.fault == "empty" and self.requests > options.after:
             self._event({"choices": [{"index": 0, "text": "", "finish_reason": "stop"}]}, writer)
             left = 0
@@ -238,24 +230,18 @@ class Mock:
         if options.streams == "padded":
             words[len(words) // 2 :] = [" "] * (len(words) - len(words) // 2)
         head = {"object": "text_completion", "model": model}
-        self.in_window += self.window_began
-        if options.fault == "pause" and self.in_window == options.after:
-            time.sleep(options.pause_s)
         ids, cached, ttft_s = [], options.cached, options.ttft_s
         if self.cache:
             cached = self.cache.hit(asked["prompt"])
             self.cache.put(asked["prompt"])
             ttft_s *= (prompt - cached) / prompt
             cached += options.boast
-        begun_s = loop.time()
-        due_s = begun_s + ttft_s
-        computed_s, due_s = due_s, begun_s + options.first_s if options.first_s else due_s
-        step_s = options.tpot_s
+        due_s = loop.time() + ttft_s
         while left:
             await asyncio.sleep(due_s - loop.time())
-            new = min(left, self._of_a_step() if options.accepts and given else options.tokens_per_chunk)
+            new = min(left, self._of_a_step() if options.accepts and given else 1)
             given, left = given + new, left - new
-            self.tokens += new // 2 if options.fault == "halve" else new
+            self.tokens += new
             usage = {"prompt_tokens": prompt, "completion_tokens": given}
             if options.cached or (self.cache and not options.silent):
                 usage["prompt_tokens_details"] = {"cached_tokens": cached}
@@ -271,10 +257,7 @@ class Mock:
             }
             sent_s.append(time.monotonic())
             self._event(event, writer)
-            due_s = max(due_s, computed_s) + step_s * (options.accepts or options.tokens_per_chunk)
-            if options.fault == "cut" and self.requests > options.after and given > 1:
-                writer.close()
-                raise ConnectionError
+            due_s += options.tpot_s * (options.accepts or 1)
         if self.cache:
             self.cache.put([*asked["prompt"], *ids[:-1]])  # nothing was computed with the last one
         self._event({**head, "choices": [], "usage": usage}, writer)
@@ -299,16 +282,13 @@ def parser() -> argparse.ArgumentParser:
         ("port", 0, ""),
         ("ttft-s", 0.02, ""),
         ("tpot-s", 0.005, ""),
-        ("tokens-per-chunk", 1, ""),
         ("accepts", 0.0, "tokens of a step of speculative decoding, of 3 drafts"),
         ("cached", 0, ""),
         ("cache-blocks", 0, "of a prefix cache, whose prompts are faster"),
         ("block-tokens", 1, "tokens of such a block"),
         ("boast", 0, "tokens that it never had, and states as cached"),
         ("reads", 0, "tokens of a prompt, or letters of a chat; 0: all"),
-        ("first-s", 0.0, "when a first word is sent that is not computed"),
-        ("after", 0, "requests before the fault; before a pause, those of the window"),
-        ("pause-s", 1.0, "with the fault 'pause': for how long nothing is sent"),
+        ("after", 0, "requests before the fault"),
     ):
         add(f"--{name}", type=type(number), default=number, help=words)
     for name, choices in (("fault", FAULTS), ("answers", ANSWERS), ("streams", STREAMS), ("text", TEXTS)):

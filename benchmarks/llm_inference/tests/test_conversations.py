@@ -137,30 +137,21 @@ def broken(entry, place="", **changes):
 FED = {**HEAD, "hash_id_scope": "none", "requests": [{**REQUEST, "in": 20}]}
 BROKEN = [  # in each format: a missing value, one of another type, and one that is impossible
     (broken(LINE, input_length="1"), "'input_length' must be a number from 1 to 2^53, found '1'"),
-    (broken(LINE, input_length=10**400), "'input_length' must be a number from 1 to 2^53, found 1000"),
     (broken(LINE, hash_ids=[1]), "600 tokens are 2 blocks of 512, but it has 1 hash_ids"),
     (broken(LINE, hash_ids=[1, "2"]), "'hash_ids' must be a list of whole numbers"),
-    (broken(ENTRY, block_size=None), "'block_size' must be a number from 1 to 2^53, found None"),
     ({key: one for key, one in ENTRY.items() if key != "requests"}, "'requests' must be a list"),
     (broken(ENTRY, requests=[]), "'requests' has no request"),
     (broken(ENTRY, hash_id_scope="mine"), "'hash_id_scope' must be one of local, global, none, found 'mine'"),
     *((broken(ENTRY, "request", **{name: None}), f"request 1: {name!r} must be") for name in ("t", "in", "out")),
-    (broken(ENTRY, "request", t=-1), "request 1: 't' must be a number from 0 to 2^53, found -1"),
     (broken(ENTRY, "request", hash_ids=None), "100 tokens are 2 blocks of 64, but it has 0 hash_ids"),
-    (broken(ENTRY, "request", out=1), "no request has 2 output tokens"),
     (FED, "'in' must be above 20, the tokens before its new ones, found 20"),
-    ("[1]", "is '1': each is an object"),
-    ("[" * 10**5, "line 2 is no JSON (maximum recursion depth"),
     ("{", "line 2 is no JSON"),
 ]
 
 
 @pytest.mark.parametrize(("entry", "words"), BROKEN)
 def test_a_broken_trace_is_one_sentence(entry, words, tmp_path, capsys):
-    entries = [entry] if entry == "[1]" else [LINE if "timestamp" in entry else {**ENTRY, "id": "good"}, entry]
-    if "2 output tokens" in words:
-        entries = [entry]
-    path = write(tmp_path / "trace.jsonl", entries)
+    path = write(tmp_path / "trace.jsonl", [LINE if "timestamp" in entry else {**ENTRY, "id": "good"}, entry])
     assert run.main(["--trace", path]) == 2
     [told] = capsys.readouterr().err.splitlines()
     assert f"error: --trace {path}" in told
@@ -269,13 +260,8 @@ def test_an_endless_cache_has_what_is_possible_and_edits_are_found(against_mock,
     record |= {"energy": None, "energy_effective": None}
     assert set(contradictions(record)) == here
 
-    other = {"trace": "mine/other", "idle_limit_s": 0.001}
     for options, find, words in (
-        ({"trace": ""}, verified, "its load is not of conversations"),
-        (other, verified, "and in its load after 0.001 s at most"),
-        (other, derived_otherwise, "gives 'conversations of other, SHA-256"),
         ({"seed": 1}, verified, ", and its load "),
-        ({"seed": 1}, derived_otherwise, "gives 'conversations of small"),
         ({"trace": "mine/other", "idle_limit_s": 9.0}, derived_otherwise, "variant[1] is stored as"),
     ):
         edited = copy.deepcopy(record)

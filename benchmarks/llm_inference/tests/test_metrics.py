@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.llm_inference.tests import simulated
 from benchmarks.llm_inference.tests.simulated import OUTPUT, TPOT_S, TTFT_S, closed_loop
-from record.demand import SLOS, Slo, arrivals_s, lengths_of
+from record.demand import Slo, arrivals_s, lengths_of
 from record.derivation import derive
 from record.model import Record
 from record.served import lock_step, metrics_of, percentile_estimate, ranks, rate_estimate, share_estimate
@@ -293,15 +293,8 @@ def test_a_rate_that_drifts_is_a_remark():
     assert "drift" in kinds_of(window)
 
 
-@pytest.mark.parametrize(
-    ("changes", "kinds"),
-    [
-        ({}, set()),
-        ({"mean_in_flight": 3.9}, {"few_in_flight"}),
-    ],
-)
-def test_a_late_client_is_told(changes, kinds):
-    assert late_kinds(closed_loop(4, 400), **changes) == kinds
+def test_fewer_requests_in_flight_than_asked_for_are_told():
+    assert late_kinds(closed_loop(4, 400), mean_in_flight=3.9) == {"few_in_flight"}
 
 
 @pytest.mark.parametrize(
@@ -330,7 +323,3 @@ def test_arrivals_and_lengths_are_drawn_as_asked_for():
     inputs, outputs = zip(*lengths_of(1000, 200, 0.5, 3), strict=True)
     assert statistics.fmean(inputs) == pytest.approx(1000, rel=0.08)
     assert statistics.fmean(outputs) == pytest.approx(200, rel=0.08)
-
-
-def test_every_preset_names_its_source():
-    assert all(one.source and one.ttft_s > one.tpot_s > 0 for one in SLOS.values())

@@ -107,7 +107,7 @@ def test_a_text_that_was_changed_or_left_out_is_found(tmp_path):
     requests, end = lines_of(tmp_path)
     for changed, words in (
         ({**text, "places": [[0, [-1.0]], [0, [-1.0]]]}, "serving.answers.perplexity is stored as"),
-        ({**text, "reference": 9.0}, "its reference is stored as 9.0, but config.answers has 2.7"),
+        ({**text, "reference": 9.0}, "its reference is stored as 9, but config.answers gives 2.7"),
         (None, "its options ask for a perplexity"),
     ):
         write(tmp_path, [*requests, {**end, "answers": {**end["answers"], "text": changed}}])
@@ -150,14 +150,10 @@ AT_A_URL = {"model": "any", "config__serve__url": "http://x", "config__serve__mo
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"config__serve__server_args": "--speculative 4"}, "variant is stored as ['xllamacpp'], but its"),
-        ({"config__serve__model_path": "/models/mine"}, "model is stored as 'tiny', but"),
         ({"model": "mine", "config__serve__model_path": "/models/mine"}, ""),
         (AT_A_URL, "server at http://x"),
         (OTHER_SLO, "are those of 'mine', but the presets are"),
-        ({"metrics__slo_ttft_s": 20.0}, "metrics.slo_ttft_s is stored as 20, but its"),
         ({"config__load__concurrency": 3, "layout__global_batch_size": 3}, "but a closed loop of 3 never has"),
-        ({"error": "the server died"}, "its status is ok, but it has the error 'the server died'"),
     ],
 )
 def test_a_served_run_is_labelled_by_its_options(run, change, words):
@@ -171,10 +167,7 @@ def test_a_served_run_is_labelled_by_its_options(run, change, words):
     [
         ("due_us", lambda one: one["due_us"] - 900, "which its load does not have"),
         ("input", lambda one: 64, "has the lengths 64/16"),
-        ("output", lambda one: 64, "has the lengths 32/64"),
         ("prompt_tokens", lambda one: 31, "has 32 prompt tokens, but the server counts 31"),
-        ("completion_tokens", lambda one: 15, "got 16, and the server counts 15"),
-        ("cached_tokens", lambda one: 8, "prompt tokens came from a cache"),
         ("retries", lambda one: 1, "requests were sent twice"),
         ("unlisted", lambda one: 8, ""),
         ("is_unseen", lambda one: True, "stored as None, but the file of requests gives"),
@@ -200,7 +193,7 @@ def test_answers_that_are_wrong_or_missing_are_found(run, tmp_path):
         ({"idle": []}, "its options allow 16 questions, and 0 have answers"),
         ({"load": []}, "has no answers of its load to requests that were asked again"),
         ({"load": [["a", "b", ["b"], {"b": -1.0}]] * 3}, "but the file of requests gives {'kind': 'load_wrong'"),
-        ({"expected": []}, "config.answers.reference is stored as 0.5, but record.requests.jsonl.gz has 0"),
+        ({"expected": []}, "config.answers.reference is stored as 0.5, but record.requests.jsonl.gz gives 0"),
     ):
         write(tmp_path, [*requests, {**end, "answers": end["answers"] | change}])
         assert any(words in one for one in request_problems(record, tmp_path)), words

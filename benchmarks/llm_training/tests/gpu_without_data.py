@@ -1,15 +1,16 @@
 """Started by a test: the path of a GPU, on tensors that have shape, type and device, but no data.
 
-gpu_without_data.py LIBRARY CASES trains two steps of each case, each in a process of its own, and prints a line with
-the case's number and what it holds. LIBRARY is gpu_without_data.cpp, compiled; CASES are JSON: each is a rank, the
-number of GPUs it is one of, and flags. Shapes, types, devices and megatron-core's own checks are those of a GPU;
-kernels, communication and random numbers are not there.
+gpu_without_data.py LIBRARY CASES trains two steps of each case, each in a process of its own, and prints what each
+holds. LIBRARY is gpu_without_data.cpp, compiled; CASES are JSON: each is a rank, the number of GPUs it is one of, and
+flags. Shapes, types, devices and megatron-core's own checks are those of a GPU; kernels, communication and random
+numbers are not there.
 """
 
 from __future__ import annotations
 
 import ctypes
 import json
+import multiprocessing
 import os
 import sys
 import traceback
@@ -177,29 +178,19 @@ def train_case(rank: int, world_size: int, flags: list[str]) -> dict[str, Any]:
     }
 
 
-def run_case(number: int) -> None:
-    """In a process of its own, which this ends."""
-    code = 0
+def held_by(case: tuple[int, int, list[str]]) -> dict[str, Any] | str:
+    """What a case holds, or why it holds nothing."""
     try:
-        os.write(1, f"{json.dumps([number, train_case(*CASES[number])])}\n".encode())
+        return train_case(*case)
     except BaseException:
-        traceback.print_exc()
-        code = 1
-    os._exit(code)  # autograd's threads for a GPU cannot be ended
+        return traceback.format_exc()
 
 
-def main() -> int:
-    """As many at a time as there are cores."""
-    ends = []
-    for number in range(len(CASES)):
-        if number >= (os.cpu_count() or 1):
-            ends.append(os.wait())
-        if not os.fork():
-            run_case(number)
-    while len(ends) < len(CASES):
-        ends.append(os.wait())
-    return int(any(status for _, status in ends))
+def main() -> None:
+    """Print what each case holds; each is in a process of its own, of which as many are at work as there are cores."""
+    with multiprocessing.get_context("fork").Pool(maxtasksperchild=1) as pool:
+        print(json.dumps(pool.map(held_by, CASES, chunksize=1)), flush=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -76,26 +76,6 @@ def test_a_data_set_of_other_text_or_half_written_is_made_anew(prefix, corpus, t
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "--out PREFIX is required"),
-        (["--out", "{tmp}/x", "--files", "{tmp}/none.txt"], "none.txt does not exist"),
-        (["--out", "{tmp}/x", "--files", "{tmp}"], "has no .txt or .jsonl file"),
-        (["--out", "{tmp}/x", "--files", "{tmp}/short"], "5 characters of text"),
-        (["--out", "{tmp}/x", "--files", "{tmp}/binary"], "is not UTF-8"),
-        (["--out", "{tmp}/short/x"], "cannot be made"),
-    ],
-)
-def test_text_that_cannot_be_used_is_one_clear_sentence(arguments, message, tmp_path, capsys):
-    (tmp_path / "short").write_text("short")
-    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    assert prepare.main([argument.format(tmp=tmp_path) for argument in arguments]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert len(error.splitlines()) == 1
-
-
-@pytest.mark.parametrize(
     ("ending", "content", "message"),
     [
         (".idx", lambda whole: None, r"copy\.idx cannot be read .*No such file .*make it anew"),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from benchmarks.common.tests import forked
-from benchmarks.common.tests.started import read_derived
+from benchmarks.llm_training.tests.conftest import trained
 from benchmarks.llm_training.train import main
 from tests.later import Later
 
@@ -29,38 +29,35 @@ def with_stand_in(folder: Path) -> Path:
     return folder
 
 
-def trained(folder: Path, stages: int) -> Path:
-    """A folder with what a pipeline of so many IPUs leaves."""
-    flags = [*FLAGS, *STEPS, *BATCH, "--record", str(folder / "record.json"), "--pipeline-parallel-size", str(stages)]
-    done = forked.run("benchmarks.llm_training", *flags, environ={"PYTHONPATH": str(with_stand_in(folder))})
-    assert done.returncode == 0, done.stderr
-    return folder
+def pipelined(folder: Path, stages: int) -> dict[str, Any]:
+    """Return the record of a pipeline of so many IPUs; the folder has what was asked of PopTorch."""
+    flags = [*FLAGS, *STEPS, *BATCH, "--pipeline-parallel-size", str(stages)]
+    return trained(folder / "record.json", *flags, PYTHONPATH=str(with_stand_in(folder)))
 
 
 @pytest.fixture(scope="module")
 def pipeline(imported, tmp_path_factory):
-    return trained(tmp_path_factory.mktemp("pipeline"), 4)
+    """The record and the folder of four IPUs."""
+    folder = tmp_path_factory.mktemp("pipeline")
+    return pipelined(folder, 4), folder
 
 
 def test_a_pipeline_of_four_ipus_trains_in_one_process(pipeline):
-    record = read_derived(pipeline / "record.json")
-    assert record["status"] == "ok"
+    record, folder = pipeline
     layout = record["layout"]
     assert (layout["num_devices"], layout["num_nodes"], layout["grad_accum_steps"]) == (4, 1, 8)
     assert [device["name"] for device in record["devices"]] == ["IPU"] * 4
     # Tokens, not sequences.
     assert record["metrics"]["measured_tokens"] == 3 * 8 * 32
     assert record["losses"][-1] < record["losses"][0]
-    asked = json.loads((pipeline / "asked.json").read_text())
+    asked = json.loads((folder / "asked.json").read_text())
     assert asked["gradientAccumulation"] == 8
     assert asked["strategy"] == "PipelinedExecution(AutoIncrement)"
     assert asked["blocks"] == [["embedding", 0], ["layers from 0", 1], ["layers from 2", 2], ["output", 0]]
 
 
 def test_one_ipu_has_the_losses_of_a_pipeline(pipeline, tmp_path):
-    folders = (trained(tmp_path, 1), pipeline)
-    losses = [json.loads((folder / "record.json").read_text())["losses"] for folder in folders]
-    assert losses[0] == pytest.approx(losses[1])
+    assert pipelined(tmp_path, 1)["losses"] == pytest.approx(pipeline[0]["losses"])
 
 
 @pytest.mark.parametrize(

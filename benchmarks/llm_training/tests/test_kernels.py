@@ -10,24 +10,15 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from benchmarks.common.launch import Launch
-from benchmarks.common.options import ComputeOptions, ConfigError, RunOptions, TurnsOptions, WindowOptions
+from benchmarks.common.options import ComputeOptions, ConfigError
 from benchmarks.common.session import parse_options
-from benchmarks.common.tests import forked
-from benchmarks.llm_training.config import (
-    Config,
-    DataOptions,
-    KernelOptions,
-    Layout,
-    ModelOptions,
-    ParallelOptions,
-    TrainingOptions,
-)
+from benchmarks.llm_training.config import Layout
 from benchmarks.llm_training.sizes import SIZES
+from benchmarks.llm_training.tests.conftest import train_variant
 from benchmarks.llm_training.tests.test_train import ENVIRONMENT
 from benchmarks.llm_training.train import Gpt
 from tests.later import Later
@@ -90,19 +81,13 @@ def test_bf16_that_pytorch_would_emulate_is_none(monkeypatch, capability, asked,
         assert on_pytorch.choose_target(ComputeOptions(precision=asked), Launch()).precision == precision
 
 
-def train_variant(variant: str, *flags: str) -> dict[str, Any]:
-    done = forked.run("benchmarks.llm_training.tests.train_variant", variant, *flags)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 @pytest.fixture(scope="module")
 def plain_losses(imported) -> list[float]:
-    return train_variant("plain")["losses"]
+    return train_variant("plain")[0]["losses"]
 
 
 def test_without_transformer_engine_fp8_learns_as_bf16_does(plain_losses):
-    assert train_variant("fp8-by-torch")["losses"] == pytest.approx(plain_losses, rel=1e-2)
+    assert train_variant("fp8-by-torch")[0]["losses"] == pytest.approx(plain_losses, rel=1e-2)
 
 
 def test_a_product_in_fp8_and_its_gradients_are_near_those_of_float32():
@@ -124,62 +109,44 @@ def test_a_product_in_fp8_and_its_gradients_are_near_those_of_float32():
 @pytest.mark.slow
 def test_compiled_kernels_have_the_losses_of_others(variant, tolerance, plain_losses):
     need("c++")
-    found = train_variant(variant)
+    [found] = train_variant(variant)
     assert found["losses"] == pytest.approx(plain_losses, rel=tolerance)
     assert found["graph_breaks"] == 0
     if variant == "layers":
         assert found["graphs"] == 1  # all layers share it
 
 
-def choose(
-    precision: str = "bf16",
-    recompute: str = "none",
-    warmup_steps: int = 5,
-    size: str = "tiny",
-    sequence_length: int | None = None,
-    tensor: int = 1,
-    context: int = 1,
-    **options: str,
-) -> kernels.Kernels:
+def choose(flags: str = "", precision: str = "bf16", tensor: int = 1, context: int = 1) -> kernels.Kernels:
     # A GPU's choice; the sample for attention is the CPU's.
     target = on_pytorch.Target("gpu", torch.device("cpu"), precision)
-    config = Config(
-        ModelOptions(size, sequence_length),
-        ParallelOptions(recompute=recompute),
-        ComputeOptions(),
-        KernelOptions(**options),
-        DataOptions(),
-        TurnsOptions(),
-        TrainingOptions(),
-        WindowOptions(warmup_steps=warmup_steps),
-        RunOptions(),
+    return kernels.choose_kernels(
+        parse_options(Gpt, flags.split()), target, Layout(tensor * context, tensor, 1, context)
     )
-    return kernels.choose_kernels(config, target, Layout(tensor * context, tensor, 1, context))
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("flags", "layout", "words"),
     [
-        ({"tensor": 2}, "--precision fp8 with tensor parallelism needs the layers of TransformerEngine"),
-        ({"size": "tiny-moe"}, "--precision fp8 with experts needs"),
-        ({"sequence_length": 36, "context": 2}, "with micro batches of 72 tokens on a device"),
-        ({"sequence_length": 30}, "with micro batches of 120 tokens on a device, which 16 does not divide, needs"),
+        ("", {"tensor": 2}, "--precision fp8 with tensor parallelism needs the layers of TransformerEngine"),
+        ("--size tiny-moe", {}, "--precision fp8 with experts needs"),
+        ("--sequence-length 36", {"context": 2}, "with micro batches of 72 tokens on a device"),
+        ("--sequence-length 30", {}, "with micro batches of 120 tokens on a device, which 16 does not divide, needs"),
     ],
 )
-def test_fp8_by_torch_is_for_one_device_per_layer(monkeypatch, asked, words):
+def test_fp8_by_torch_is_for_one_device_per_layer(monkeypatch, flags, layout, words):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
-    assert choose("fp8").fp8 == "torch._scaled_mm, per tensor"
+    assert choose(precision="fp8").fp8 == "torch._scaled_mm, per tensor"
     with pytest.raises(ConfigError, match=words):
-        choose("fp8", **asked)
+        choose(flags, "fp8", **layout)
 
 
 def test_fp8_with_encodings_of_the_gpus_own_is_refused(monkeypatch):
     monkeypatch.setattr(torch.version, "hip", "6.4")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 5))
-    assert choose("fp8").fp8 == "torch._scaled_mm, per tensor"
+    assert choose(precision="fp8").fp8 == "torch._scaled_mm, per tensor"
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 4))
     with pytest.raises(ConfigError, match="fp8 with this GPU's encodings needs the layers of TransformerEngine"):
-        choose("fp8")
+        choose(precision="fp8")
 
 
 @pytest.mark.parametrize(
@@ -194,8 +161,17 @@ def test_attention_is_chosen_for_the_models_own_heads(monkeypatch, size, query, 
         return torch.nn.attention.SDPBackend.FLASH_ATTENTION.value
 
     monkeypatch.setattr(import_module("torch"), "_fused_sdp_choice", choice)
-    assert choose(size=size, sequence_length=16).attention == "flash"
+    assert choose(f"--size {size} --sequence-length 16").attention == "flash"
     assert asked == [([query, key, key], query != key)]
+
+
+def test_attention_without_a_kernel_here_is_refused(monkeypatch):
+    def none(*tensors, **options):
+        raise RuntimeError("no available kernel")
+
+    monkeypatch.setattr(import_module("torch"), "_fused_sdp_choice", none)
+    with pytest.raises(ConfigError, match="--attention auto was asked for, but PyTorch has no such kernel here"):
+        choose()
 
 
 @pytest.fixture
@@ -215,33 +191,29 @@ def with_transformer_engine(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("flags", "precision", "message"),
     [
-        ({"precision": "nvfp4"}, "nvfp4 was asked for, but TransformerEngine 2.5.0 has no NVFP4BlockScaling: use bf16"),
-        ({"precision": "mxfp8"}, "mxfp8 was asked for, but Device compute capability 10.0 .* execution: use bf16"),
-        (
-            {"precision": "fp8", "fp8_recipe": "blockwise"},
-            "fp8 with --fp8-recipe blockwise was asked for, but FP8 block",
-        ),
-        ({"precision": "mxfp8", "layers": "megatron"}, "mxfp8 needs the layers of TransformerEngine: use bf16"),
-        ({"fp8_recipe": "delayed"}, "--fp8-recipe delayed needs --precision fp8"),
-        ({"cuda_graph": "on", "precision": "fp8"}, "fp8 changes its scales"),
-        ({"compile": "layers"}, "--compile layers needs --layers megatron"),
-        ({"attention": "flash"}, "--attention needs --layers megatron"),
-        ({"cuda_graph": "on", "recompute": "full"}, "--cuda-graph on does not work with --recompute full"),
-        ({"cuda_graph": "on", "precision": "fp16"}, "fp16 changes its scales"),
-        ({"cuda_graph": "on", "size": "tiny-moe"}, "--cuda-graph on does not work with experts"),
-        ({"cuda_graph": "on", "warmup_steps": 1}, "--cuda-graph on needs --warmup-steps 2 or more"),
+        ("", "nvfp4", "nvfp4 was asked for, but TransformerEngine 2.5.0 has no NVFP4BlockScaling: use bf16"),
+        ("", "mxfp8", "mxfp8 was asked for, but Device compute capability 10.0 .* execution: use bf16"),
+        ("--fp8-recipe blockwise", "fp8", "fp8 with --fp8-recipe blockwise was asked for, but FP8 block"),
+        ("--layers megatron", "mxfp8", "mxfp8 needs the layers of TransformerEngine: use bf16"),
+        ("--fp8-recipe delayed", "bf16", "--fp8-recipe delayed needs --precision fp8"),
+        ("--compile layers", "bf16", "--compile layers needs --layers megatron"),
+        ("--attention flash", "bf16", "--attention needs --layers megatron"),
+        ("--cuda-graph on", "fp8", "fp8 changes its scales"),
+        ("--cuda-graph on --recompute full", "bf16", "--cuda-graph on does not work with --recompute full"),
+        ("--cuda-graph on --size tiny-moe", "bf16", "--cuda-graph on does not work with experts"),
+        ("--cuda-graph on --warmup-steps 1", "bf16", "--cuda-graph on needs --warmup-steps 2 or more"),
     ],
 )
-def test_choices_that_do_not_go_together_are_refused(asked, message, with_transformer_engine):
+def test_choices_that_do_not_go_together_are_refused(flags, precision, message, with_transformer_engine):
     with pytest.raises(ConfigError, match=message):
-        choose(**asked)
+        choose(flags, precision)
 
 
 def test_a_gpu_takes_transformer_engines_layers_where_they_are(with_transformer_engine):
     assert choose().layers == "transformer-engine"
-    assert choose(layers="megatron").layers == "megatron"
+    assert choose("--layers megatron").layers == "megatron"
 
 
 @pytest.mark.parametrize(
@@ -258,7 +230,7 @@ def test_megatron_core_gets_the_recipe_that_the_record_states(precision, recipe,
     sys.modules["transformer_engine.common.recipe"].NVFP4BlockScaling = None
     for name in ("mxfp8", "nvfp4"):
         setattr(with_transformer_engine, f"check_{name}_support", lambda: (True, ""))
-    found = choose(precision, fp8_recipe=recipe if precision == "fp8" else "tensorwise")
+    found = choose(f"--fp8-recipe {recipe}" if precision == "fp8" else "", precision)
     assert (found.recipe, found.fp8) == (recipe, "transformer-engine" if recipe else "")
     plain = replace(found, layers="megatron")  # what fuses rotary positions is not installed
     config = model.transformer_config(SIZES["tiny"], Layout(1, 1, 1), torch.bfloat16, False, kernels=plain)
@@ -274,14 +246,14 @@ def test_transformer_engine_that_cannot_be_imported_is_no_reason_to_train_withou
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigError, match=r"the installed TransformerEngine \(libcudart.so.12: cannot open\): use"):
         choose()
-    assert choose(layers="megatron").layers == "megatron"
+    assert choose("--layers megatron").layers == "megatron"
 
 
 def test_nothing_is_compiled_without_a_compiler(monkeypatch):
     monkeypatch.setattr("benchmarks.llm_training.gpt.kernels._missing_compiler", lambda target: "Triton")
     assert choose().compile == "off"
     with pytest.raises(ConfigError, match="--compile parts needs Triton, which is not installed"):
-        choose(compile="parts")
+        choose("--compile parts")
 
 
 @pytest.fixture(scope="module")
@@ -320,8 +292,8 @@ def gpu_runs(gpu_library):
     command = [sys.executable, "-m", "benchmarks.llm_training.tests.gpu_without_data", gpu_library, json.dumps(cases)]
     limit_s = len(cases) * PATIENCE_S
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=limit_s)
-    held = dict(map(json.loads, done.stdout.splitlines()))
-    return {case: held.get(number, done.stderr) for number, case in enumerate(GPU_RUNS)}
+    assert done.returncode == 0, done.stderr
+    return dict(zip(GPU_RUNS, json.loads(done.stdout), strict=True))
 
 
 @pytest.mark.parametrize("case", GPU_RUNS, ids=lambda case: " ".join(map(str, (*case[:4], *case[4]))))
@@ -360,6 +332,20 @@ def test_norm_and_scale_of_all_gradients_are_those_of_megatron():
     optimizer.scale_all(0, torch.zeros(1), [tensors, tensors], 0.5)
     for one in (tensors, copies):
         assert all(map(torch.equal, one, wanted))
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_weights_that_would_be_gathered_late_are_gathered_before_a_checksum(late):
+    from benchmarks.llm_training.gpt.state import State
+
+    gathered = []
+    model = SimpleNamespace(
+        ddp_config=SimpleNamespace(overlap_param_gather=late),
+        start_param_sync=lambda force_sync: gathered.append(force_sync),
+        module=SimpleNamespace(parameters=list),
+    )
+    State(model, SimpleNamespace(tensors=list)).checksum()
+    assert gathered == [True] * late
 
 
 def test_weights_of_experts_in_one_product_begin_as_those_of_single_ones():

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from functools import cache
 
 import pytest
 
-from benchmarks.common.tests import forked
+from benchmarks.llm_training.tests.conftest import train_variant
 from record.model import Record
 from results.points.learning import Reference, learnt_of, reference_of
 from results.tests import builder
@@ -15,15 +14,13 @@ from results.tests import builder
 pytestmark = [pytest.mark.long, pytest.mark.slow]
 
 SEEDS = 20
-OTHER_SEED = "101"
+OTHER_SEED = 101
 
 
 @cache
-def trained(first: str, last: str, *words: str, ranks: int = 0) -> list[Record]:
-    done = forked.run("benchmarks.llm_training.tests.train_small", first, last, *words, ranks=ranks)
-    assert done.returncode == 0, done.stderr
-    line = next(line for line in done.stdout.splitlines() if line.startswith("[["))
-    return [record_of(losses, seed) for seed, losses in enumerate(json.loads(line), int(first))]
+def trained(first: int, last: int, variant: str = "plain", ranks: int = 0) -> list[Record]:
+    found = train_variant(variant, steps=64, seeds=(first, last), ranks=ranks)
+    return [record_of(one["losses"], seed) for seed, one in enumerate(found, first)]
 
 
 def record_of(losses: list[float], seed: int) -> Record:
@@ -39,19 +36,15 @@ def how(record: Record, reference: Reference) -> str:
 
 
 def test_each_of_20_sound_runs_passes_against_the_others(imported):
-    sound = trained("1", str(SEEDS))
+    sound = trained(1, SEEDS)
     verdicts = [how(one, reference_of([other for other in sound if other is not one])) for one in sound]
     assert verdicts == ["as the reference"] * SEEDS
 
 
 @pytest.mark.parametrize(
-    ("words", "ranks", "verdict"),
-    [
-        (["fp8"], 0, "as the reference"),
-        (["fp8", "wrong-scale"], 0, "worse"),
-        ([], 2, "as the reference"),
-    ],
+    ("variant", "ranks", "verdict"),
+    [("fp8-by-torch", 0, "as the reference"), ("wrong-scale", 0, "worse"), ("plain", 2, "as the reference")],
 )
-def test_faults_are_found_and_other_precisions_and_layouts_pass(imported, words, ranks, verdict):
-    [other] = trained(OTHER_SEED, OTHER_SEED, *words, ranks=ranks)
-    assert how(other, reference_of(trained("1", str(SEEDS)))) == verdict
+def test_faults_are_found_and_other_precisions_and_layouts_pass(imported, variant, ranks, verdict):
+    [other] = trained(OTHER_SEED, OTHER_SEED, variant, ranks)
+    assert how(other, reference_of(trained(1, SEEDS))) == verdict

@@ -1,4 +1,4 @@
-"""LoRA: adapters alone are trained, and every layout has the losses of one rank."""
+"""LoRA: adapters alone are trained."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.common.tests import forked
-from benchmarks.common.tests.started import read_derived
 from benchmarks.llm_training.sizes import ATTENTION, MLP, SIZES
-from benchmarks.llm_training.tests.test_kernels import train_variant
-from benchmarks.llm_training.tests.test_train import LAYOUT
+from benchmarks.llm_training.tests.conftest import train_variant
 from tests.needs import need
 
 pytestmark = pytest.mark.long
@@ -19,7 +16,7 @@ SIZE = "tiny-llama-LoRA-MLP"
 
 
 def test_adapters_alone_are_trained(imported):
-    found = train_variant("plain", "--size", SIZE)
+    [found] = train_variant("plain", "--size", SIZE)
     of_each = {f"{name}.adapter.{matrix}" for name in ATTENTION + MLP for matrix in ("a_RI", "b_OR")}
     assert len(found["trained"]) == 4 * len(of_each)
     assert {".".join(name.split(".")[-3:]) for name in found["trained"]} == of_each
@@ -30,36 +27,8 @@ def test_adapters_alone_are_trained(imported):
 @pytest.mark.slow
 def test_compiled_layers_with_adapters_share_one_graph(imported):
     need("c++")
-    found = train_variant("layers", "--size", SIZE)
+    [found] = train_variant("layers", "--size", SIZE)
     assert (found["graphs"], found["graph_breaks"]) == (1, 0)
-
-
-def losses(folder, ranks: int, *flags: str) -> list[float]:
-    record = folder / "record.json"
-    options = [*LAYOUT, "--size", SIZE, "--learning-rate", "1e-2", "--record", str(record), *flags]
-    done = forked.run("benchmarks.llm_training.tests.lora_without_dropout", *options, ranks=ranks)
-    assert done.returncode == 0, done.stderr
-    found = read_derived(record)
-    assert (found["model"], found["status"]) == (SIZE, "ok")
-    return found["losses"]
-
-
-@pytest.fixture(scope="module")
-def alone(imported, tmp_path_factory):
-    return losses(tmp_path_factory.mktemp("alone"), 0)
-
-
-@pytest.mark.parametrize(
-    ("ranks", "flags"),
-    [
-        (2, ""),
-        (2, "--tensor-parallel-size 2"),
-        (2, "--tensor-parallel-size 2 --sequence-parallel on --recompute full"),
-        pytest.param(4, "--tensor-parallel-size 2 --pipeline-parallel-size 2", marks=pytest.mark.slow),
-    ],
-)
-def test_every_layout_has_the_losses_of_one_rank(alone, tmp_path, ranks, flags):
-    assert losses(tmp_path, ranks, *flags.split()) == pytest.approx(alone, rel=1e-4)
 
 
 def test_the_norm_of_an_adapted_layer_is_not_in_transformer_engines_product():

@@ -13,12 +13,10 @@ from random import Random
 import pytest
 
 from benchmarks.common.spawn import free_ports
-from benchmarks.common.tests import forked
 from benchmarks.common.tests.started import derived, read_derived
 from benchmarks.llm_training import prepare
-from benchmarks.llm_training.train import main
+from benchmarks.llm_training.tests.conftest import LAYOUT, SHORT, trained
 from tests.later import Later
-from tests.needs import need
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
@@ -30,8 +28,6 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "
 ALONE = [sys.executable, "-m", "benchmarks.llm_training"]
 # Not --standalone: its store answers within a minute, which a busy machine may not.
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--rdzv-backend", "static", "--master-addr", "127.0.0.1"]
-SHORT = ["--global-batch-size", "8", "--sequence-length", "64", "--warmup-steps", "1", "--measured-steps", "4"]
-LAYOUT = [*SHORT, "--learning-rate", "1e-3", "--micro-batch-size", "2"]
 
 
 def torchrun(ranks: int) -> list[str]:
@@ -59,16 +55,6 @@ def text(tmp_path_factory):
         (folder / f"{number}.txt").write_text(" ".join(random.choices(words, k=5000)))
     assert prepare.main(["--out", f"{folder}/text", "--files", str(folder)]) == 0
     return ["--data", "text", "--data-prefix", f"{folder}/text"]
-
-
-@pytest.fixture
-def attention_kernels():
-    """What a run in this process allows and forbids, as it was before."""
-    names = ("flash", "mem_efficient", "math", "cudnn")
-    before = {name: getattr(torch.backends.cuda, f"{name}_sdp_enabled")() for name in names}
-    yield
-    for name, enabled in before.items():
-        getattr(torch.backends.cuda, f"enable_{name}_sdp")(enabled)
 
 
 @pytest.fixture(scope="module")
@@ -122,71 +108,19 @@ def test_the_steps_of_the_window_are_told_by_region(one_rank):
 
 
 def test_steps_after_the_window_are_profiled(imported, tmp_path):
-    done = forked.run("benchmarks.llm_training", *SHORT, "--profile", "2", "--record", str(tmp_path / "record.json"))
-    assert done.returncode == 0, done.stderr
-    record = read_derived(tmp_path / "record.json")
+    record = trained(tmp_path / "record.json", *SHORT, "--profile", "2")
     assert len(record["step_times_s"]) == 4
     [profile] = (tmp_path / "record.profile").glob("*.pt.trace.json")
     assert "FusedAdam" in profile.read_text() or "_fused_adam" in profile.read_text()
-
-
-@pytest.mark.parametrize(
-    ("ranks", "flags", "precision"),
-    [
-        pytest.param(2, ["--tensor-parallel-size", "2"], "fp32", marks=pytest.mark.slow),
-        (2, ["--tensor-parallel-size", "2", "--sequence-parallel", "on", "--recompute", "full"], "fp32"),
-        pytest.param(2, ["--pipeline-parallel-size", "2"], "fp32", marks=pytest.mark.slow),
-        (4, ["--tensor-parallel-size", "2", "--pipeline-parallel-size", "2"], "fp32"),
-        (2, ["--pipeline-parallel-size", "2"], "bf16"),
-        pytest.param(2, ["--tensor-parallel-size", "2", "--compile", "layers"], "fp32", marks=pytest.mark.slow),
-    ],
-)
-def test_every_layout_has_the_losses_of_one_rank(one_rank, text, imported, ranks, flags, precision, tmp_path):
-    if "--compile" in flags:
-        need("c++")
-    record = tmp_path / "record.json"
-    options = [*LAYOUT, "--record", str(record), "--precision", precision, *text, *flags]
-    done = forked.run("benchmarks.llm_training", *options, ranks=ranks)
-    assert done.returncode == 0, done.stderr
-    tolerance = {"fp32": 1e-4, "bf16": 2e-2}[precision]
-    check_layout(read_derived(record), ranks, one_rank, tolerance)
 
 
 def test_torchrun_starts_ranks_that_have_the_losses_of_one(one_rank, text, tmp_path):
     record = tmp_path / "record.json"
     done = start(torchrun(2), record, *LAYOUT[len(SHORT) :], "--overlap", "on", "--recompute", "selective", *text)
     assert done.returncode == 0, done.stderr
-    check_layout(read_derived(record), 2, one_rank, 1e-4)
-
-
-def check_layout(record, ranks, one_rank, tolerance):
-    assert len(record["devices"]) == ranks
-    assert record["metrics"]["trained_tokens"] == 5 * 8 * 64
-    assert record["losses"] == pytest.approx(one_rank[1]["losses"], rel=tolerance)
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--precision", "fp16"], "--precision fp16 was asked for, but only GPUs have it"),
-        (["--devices", "2"], "--devices and --nodes need --dry-run"),
-        (["--device", "gpu"], "--device gpu was asked for, but PyTorch shows none"),
-        (["--data", "text", "--data-prefix", "{tmp}/none"], "{tmp}/none.idx cannot be read"),
-        (["--layers", "transformer-engine"], "--layers transformer-engine was asked for, but TransformerEngine is not"),
-        (["--attention", "cudnn"], "--attention cudnn was asked for, but PyTorch has no such kernel here"),
-        (["--cuda-graph", "on"], "--cuda-graph on needs a GPU"),
-        (["--record", "{tmp}/file/record.json"], "cannot be written"),
-        (["--record", "{tmp}/file"], "exists already"),
-    ],
-)
-def test_bad_options_are_one_clear_sentence(flags, message, tmp_path, capsys, attention_kernels):
-    (tmp_path / "file").write_text("an earlier result")
-    record = ["--record", str(tmp_path / "record.json")]
-    assert main([*SHORT, *record, *(flag.format(tmp=tmp_path) for flag in flags)]) == 2
-    told = capsys.readouterr().err
-    assert message.format(tmp=tmp_path) in told
-    assert "Traceback" not in told
-    assert (tmp_path / "file").read_text() == "an earlier result"
+    found = read_derived(record)
+    assert (len(found["devices"]), found["metrics"]["trained_tokens"]) == (2, 5 * 8 * 64)
+    assert found["losses"] == pytest.approx(one_rank[1]["losses"], rel=1e-4)
 
 
 @pytest.mark.slow
@@ -199,17 +133,6 @@ def test_a_rank_that_is_killed_ends_the_run_and_leaves_no_record_that_looks_good
         process.stdout.read()
         assert process.wait(timeout=PATIENCE_S) != 0  # it would have trained for hours
     assert not record.exists() or json.loads(record.read_text())["status"] == "failed"
-
-
-@pytest.mark.slow
-def test_a_batch_that_does_not_fit_is_a_record_of_that(tmp_path):
-    record = tmp_path / "record.json"
-    flags = ["--global-batch-size", "1024", "--micro-batch-size", "1024"]  # logits of 2 GiB, three times
-    done = start(["bash", "-c", 'ulimit -v 7000000; exec "$0" "$@"', *ALONE], record, *flags)
-    assert done.returncode == 1
-    found = read_derived(record)
-    assert found["status"] == "out_of_memory"
-    assert "can't allocate memory" in found["error"]
 
 
 def test_the_stand_ins_for_cuda_refuse_a_machine_with_a_gpu(monkeypatch):

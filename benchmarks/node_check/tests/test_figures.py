@@ -9,7 +9,6 @@ import torch
 
 from benchmarks.common.launch import Launch
 from benchmarks.common.record import RunRecord
-from benchmarks.node_check.check import main
 from benchmarks.node_check.config import ModelOptions
 from benchmarks.node_check.figures import Bench, product, why_not
 from benchmarks.node_check.messages import all_gather_share, all_reduce_share, rounds, sizes_bytes
@@ -98,17 +97,3 @@ def test_what_a_device_lacks_has_a_reason(monkeypatch):
         assert {name for name in ("fp32", "tf32", "bf16", "fp16", "fp8") if why_not(name, gpu)} == missing
     monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
     assert "NVIDIA_TF32_OVERRIDE" in why_not("tf32", gpu)
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--repeats", "5"], "repeats must be 6 or more to give an interval, got 5"),
-        (["--size", "100"], "size must be a multiple of 32, got 100"),
-        (["--figure-s", "0"], "figure_s must be above 0"),
-        (["--precision", "fp8"], "node_check has fp32, bf16, fp16"),
-    ],
-)
-def test_options_that_no_check_can_have_are_one_sentence(flags, message, capsys):
-    assert main(flags) == 2
-    assert message in capsys.readouterr().err

@@ -11,17 +11,11 @@ import numpy as np
 import pytest
 
 from benchmarks.common.launch import Launch
-from benchmarks.common.options import (
-    BatchOptions,
-    ConfigError,
-    ImageTrainingOptions,
-    RunOptions,
-    TurnsOptions,
-    WindowOptions,
-)
+from benchmarks.common.options import ConfigError, ImageTrainingOptions
+from benchmarks.common.session import parse_options
 from benchmarks.on_tensorflow.options import ComputeOptions
 from benchmarks.resnet50 import prepare
-from benchmarks.resnet50.config import Config, DataOptions, ModelOptions
+from benchmarks.resnet50.config import DataOptions
 from benchmarks.resnet50.imagenet import find_tfrecords
 from benchmarks.resnet50.train import ResNet50
 from jpwr.regions import RegionTimer
@@ -50,30 +44,24 @@ def test_logits_are_float32_in_mixed_precision():
     assert made(tf.zeros((1, 32, 32, 3))).dtype == tf.float32
 
 
-def config(**options) -> Config:
-    return Config(
-        ModelOptions(image_size=64),
-        BatchOptions(8),
-        ComputeOptions(),
-        DataOptions(**options),
-        TurnsOptions(),
-        ImageTrainingOptions(),
-        WindowOptions(),
-        RunOptions(),
-    )
+def config(*flags: str) -> Any:
+    return parse_options(ResNet50, ["--image-size", "64", "--global-batch-size", "8", *flags])
 
 
-def batches_of(options: Config, target: Any, size: int, rank: int = 0, ranks: int = 1) -> Any:
+def flags_of(kind: str, folder: Path) -> list[str]:
+    return ["--data", kind, *([] if kind.startswith("synthetic") else ["--data-dir", str(folder)])]
+
+
+def batches_of(flags: list[str], target: Any, size: int, rank: int = 0, ranks: int = 1) -> Any:
     """Of one rank, each of so many pictures."""
-    whole = dataclasses.replace(options, batch=BatchOptions(size * ranks))
-    return ResNet50(whole, Launch(rank, ranks, rank, ranks)).open_batches(target)
+    options = config(*flags, "--global-batch-size", str(size * ranks))
+    return ResNet50(options, Launch(rank, ranks, rank, ranks)).open_batches(target)
 
 
 @pytest.mark.parametrize(("precision", "dtype"), [("fp32", "float32"), ("bf16", "bfloat16"), ("fp16", "float16")])
 @pytest.mark.parametrize("kind", ["synthetic", "synthetic-host", "fake-imagenet"])
 def test_images_are_of_the_type_that_is_computed_in(pictures, kind, precision, dtype):
-    options = config(data=kind, data_dir=str(pictures) if kind == "fake-imagenet" else "")
-    batches = batches_of(options, dataclasses.replace(on_cpu(), precision=precision), 4)
+    batches = batches_of(flags_of(kind, pictures), dataclasses.replace(on_cpu(), precision=precision), 4)
     images, labels = next(batches)
     assert (images.dtype.name, images.shape, labels.shape) == (dtype, (4, 64, 64, 3), (4,))
 
@@ -101,7 +89,7 @@ def test_made_pictures_are_real_jpegs_of_the_usual_size_with_labels_from_1(pictu
 
 def test_ranks_read_different_pictures(pictures):
     def labels(rank):
-        batches = batches_of(config(data="fake-imagenet", data_dir=str(pictures)), on_cpu(), 16, rank, 2)
+        batches = batches_of(flags_of("fake-imagenet", pictures), on_cpu(), 16, rank, 2)
         return set(next(batches)[1].numpy().tolist())
 
     assert labels(0) | labels(1) == set(range(32))
@@ -113,25 +101,6 @@ def test_a_rank_has_its_part_of_the_same_global_batch():
     second, second_labels = data.made_batch(config(), 4, 1)
     assert np.array_equal(whole[4:], second)
     assert np.array_equal(whole_labels[4:], second_labels)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--out", "{tmp}/x", "--images", "3"], "3 images do not fill 4 files"),
-        (["--out", "{tmp}/x", "--classes", "1001"], "classes must be at most 1000"),
-        (["--out", "{tmp}/x", "--folders", "--imagenet", "x.tar"], "PyTorch reads ImageNet's own folders"),
-        (["--out", "{tmp}/x", "--imagenet", "{tmp}/file"], "cannot be read as images of ImageNet"),
-        (["--out", "{tmp}/x", "--imagenet", "{tmp}/empty"], "has no images in classes"),
-    ],
-)
-def test_data_that_cannot_be_made_is_one_clear_sentence(arguments, message, tmp_path, capsys):
-    (tmp_path / "file").write_text("no pictures")
-    (tmp_path / "empty").mkdir()
-    assert prepare.main([argument.format(tmp=tmp_path) for argument in arguments]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert len(error.splitlines()) == 1
 
 
 def imagenet_folder(folder):
@@ -194,7 +163,7 @@ def test_records_that_are_damaged_are_left_out_and_counted(tmp_path):
     write_records(
         tmp_path / "train-00000-of-00001", [*good, (b"no jpeg", 1), (jpeg()[:200], 2), (jpeg(), 1001), (jpeg(), 0)]
     )
-    batches = batches_of(config(data="imagenet", data_dir=str(tmp_path)), on_cpu(), 5)
+    batches = batches_of(flags_of("imagenet", tmp_path), on_cpu(), 5)
     labels = set()
     for _ in range(8):
         images, found = next(batches)
@@ -216,10 +185,8 @@ def copied_ahead() -> Any:
 @pytest.mark.parametrize("kind", ["synthetic-host", "fake-imagenet"])
 def test_batches_that_are_copied_ahead_train_as_others_do(pictures, monkeypatch, kind, steps_per_call):
     monkeypatch.setattr("benchmarks.resnet50.model.STAGES", few_stages.FEW_STAGES)
-    options = config(data=kind, data_dir=str(pictures) if kind == "fake-imagenet" else "")
-    options = dataclasses.replace(options, compute=ComputeOptions(steps_per_call=steps_per_call))
-    target = copied_ahead()
-    trainer, batches = model.build_trainer(options, target, RegionTimer()), batches_of(options, target, 4)
+    flags, target = [*flags_of(kind, pictures), "--steps-per-call", str(steps_per_call)], copied_ahead()
+    trainer, batches = model.build_trainer(config(*flags), target, RegionTimer()), batches_of(flags, target, 4)
     for _ in range(3):
         trainer.call(batches)
     assert all(math.isfinite(loss) for loss in trainer.losses)
@@ -231,7 +198,7 @@ def test_batches_that_are_copied_ahead_train_as_others_do(pictures, monkeypatch,
 @pytest.mark.parametrize("is_copied", [False, True])
 def test_data_without_one_good_record_is_an_error_and_no_endless_search(tmp_path, is_copied):
     write_records(tmp_path / "train-00000-of-00001", [(b"no jpeg", 1)] * 5)
-    batches = batches_of(config(data="imagenet", data_dir=str(tmp_path)), copied_ahead() if is_copied else on_cpu(), 5)
+    batches = batches_of(flags_of("imagenet", tmp_path), copied_ahead() if is_copied else on_cpu(), 5)
     with pytest.raises(tfrecords.DataError, match="no record of the data can be used: 5 were tried"):
         next(batches)
 
@@ -279,9 +246,9 @@ def test_tensorflow_is_told_of_all_workers():
 
 def test_several_steps_in_one_call_train_as_many_calls_do(monkeypatch):
     monkeypatch.setattr("benchmarks.resnet50.model.STAGES", few_stages.FEW_STAGES)
-    options, losses = config(), []
-    for one, calls in ((dataclasses.replace(options, compute=ComputeOptions(steps_per_call=3)), 1), (options, 3)):
-        trainer, batches = model.build_trainer(one, on_cpu(), RegionTimer()), batches_of(one, on_cpu(), 8)
+    losses = []
+    for flags, calls in ((["--steps-per-call", "3"], 1), ([], 3)):
+        trainer, batches = model.build_trainer(config(*flags), on_cpu(), RegionTimer()), batches_of(flags, on_cpu(), 8)
         for _ in range(calls):
             trainer.call(batches)
         trainer.synchronize()
@@ -294,16 +261,3 @@ def test_the_learning_rate_rises_in_a_line_and_stays():
     rate = model.learning_rate(ImageTrainingOptions(learning_rate=0.1, learning_rate_warmup_steps=4), 512)
     assert [float(rate(step)) for step in (0, 1, 3, 4, 100)] == pytest.approx([0.05, 0.1, 0.2, 0.2, 0.2])
     assert model.learning_rate(ImageTrainingOptions(learning_rate_warmup_steps=1), 256) == 0.1
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"precision": "bf16"}, "IPUs have none"),
-        ({"xla": "off"}, "compiled programs only"),
-        ({}, "needs the TensorFlow of the Poplar SDK"),
-    ],
-)
-def test_what_an_ipu_cannot_do_is_said(options, message):
-    with pytest.raises(ConfigError, match=message):
-        on_tensorflow.choose_target(ComputeOptions(device="ipu", **options), Launch())

@@ -183,23 +183,19 @@ def heat_map(frame: DataFrame, x: Axis, y: Axis, value: Axis, chart: tuple[str, 
     """Draw a value for each pair of two columns; a row without one has its text in the column `failed`."""
     import pandas
 
-    cells = (
-        frame.pivot_table(value.column, y.column, x.column, dropna=False, observed=True).sort_index().sort_index(axis=1)
-    )
-    size_in = [CELL_IN[axis] * cells.shape[1 - axis] + 1.2 for axis in (0, 1)]
-    figure, [axes] = new_figure((max(SIZE_IN[0], size_in[0]), size_in[1]))
-    axes.pcolormesh(cells.to_numpy(dtype=float, na_value=float("nan")), cmap="cividis")
-    low, high = (float(end) for end in (frame[value.column].min(), frame[value.column].max()))
-    texts = []
+    values = frame.pivot_table(value.column, y.column, x.column, dropna=False, observed=True)
+    upwards, across = list(values.index), list(values.columns)
+    figure, [axes] = new_figure((max(SIZE_IN[0], 1.2 + CELL_IN[0] * len(across)), 1.2 + CELL_IN[1] * len(upwards)))
+    axes.pcolormesh(values.to_numpy(dtype=float, na_value=float("nan")), cmap="cividis")
+    texts, middle = [], (float(frame[value.column].min()) + float(frame[value.column].max())) / 2
     for row in frame.to_dict("records"):
-        number, text = row[value.column], row["failed"]
-        ink = INK
+        number, text, ink = row[value.column], row["failed"], INK
         if not pandas.isna(number):
-            ink, text = "white" if float(number) <= low + 0.55 * (high - low) else "black", short(float(number))
-        place = cells.columns.get_loc(row[x.column]) + 0.5, cells.index.get_loc(row[y.column]) + 0.5
+            ink, text = ("white" if float(number) < middle else "black"), short(float(number))
+        place = across.index(row[x.column]) + 0.5, upwards.index(row[y.column]) + 0.5
         axes.text(*place, text, ha="center", va="center", fontsize=7, color=ink)
         texts.append(f"{row[y.column]} {y.label} at {x.label} {row[x.column]}: {text}")
-    for axis, of_axis, names in ((x, axes.xaxis, cells.columns), (y, axes.yaxis, cells.index)):
+    for axis, of_axis, names in ((x, axes.xaxis, across), (y, axes.yaxis, upwards)):
         of_axis.set_ticks([at + 0.5 for at in range(len(names))], list(map(str, names)))
         of_axis.set_label_text(axis.label)
     axes.set_title(value.label)
