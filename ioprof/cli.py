@@ -18,8 +18,7 @@ from ioprof.coverage import coverage
 from ioprof.darshan_log import DARSHAN, from_darshan
 from ioprof.folder import load, save
 from ioprof.library import build, library
-from ioprof.staging import stage_lines
-from ioprof.summary import by_file, lines, to_dict
+from ioprof.summary import lines, to_dict
 from ioprof.watch import Watcher
 from jpwr import __version__
 from jpwr.errors import JpwrError
@@ -187,11 +186,9 @@ def _read(argv: list[str]) -> int:
         _check_out(options.out)
         save(profile, options.out)
     if options.json:
-        print(json.dumps(to_dict(profile, options.files, options.tier), indent=1))
+        print(json.dumps(to_dict(profile, options.files, options.tier, options.stage_bytes), indent=1))
     else:
-        for line in lines(profile, options.files, options.tier):
-            print(printable(line))
-        for line in stage_lines(by_file(profile), options.stage_bytes, options.tier) if options.stage_bytes else ():
+        for line in lines(profile, options.files, options.tier, options.stage_bytes):
             print(printable(line))
     return 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from dataclasses import dataclass, field
-from typing import Any, Iterable, Iterator, Sequence
+from typing import Any, Iterable, Iterator, Mapping, Sequence
 
 from ioprof.counts import SIZE_CLASSES, FileCounts, Profile, Stretch
 from jpwr.messages import number_of
@@ -12,6 +12,7 @@ from jpwr.messages import number_of
 MB = 1e6
 SMALL_BYTES = 64 * 1024  # to open a smaller file takes as long as to read it, or longer
 MANY = 100
+STAGED = 10  # files to stage by name
 BINS = 200  # of the bandwidth over time
 MOMENT = 1e-6  # share of a bin below which a stretch is not split
 
@@ -124,7 +125,9 @@ def tier_s(size_bytes: float, mb_per_s: float) -> float:
     return size_bytes / (mb_per_s * MB)
 
 
-def to_dict(profile: Profile, files: int, tier: float | None = None) -> dict[str, Any]:
+def to_dict(
+    profile: Profile, files: int, tier: float | None = None, stage_bytes: float | None = None
+) -> dict[str, Any]:
     """Return the summary as data, with the `files` files and folders of which most was read, for a tier in MB/s."""
     of_files = by_file(profile)
     whole = total(of_files.values())
@@ -143,7 +146,7 @@ def to_dict(profile: Profile, files: int, tier: float | None = None) -> dict[str
         "bytes_over_time": {"part_s": width_s, "bytes": parts},
         "folders": [{"path": path, **_dict(one)} for path, one in most(by_folder(of_files), files)],
         "files": [{"path": path, **_dict(one)} for path, one in most(of_files, files)],
-        "advice": advice(profile, whole, busy_s, tier),
+        "advice": advice(profile, whole, busy_s, tier, stage_bytes),
     }
     return found
 
@@ -161,7 +164,7 @@ def _dict(one: Sum) -> dict[str, Any]:
     }
 
 
-def lines(profile: Profile, files: int, tier: float | None = None) -> Iterator[str]:
+def lines(profile: Profile, files: int, tier: float | None = None, stage_bytes: float | None = None) -> Iterator[str]:
     """Yield the lines of the summary as text, with `files` files and folders, for a tier in MB/s."""
     of_files = by_file(profile)
     whole = total(of_files.values())
@@ -184,7 +187,7 @@ def lines(profile: Profile, files: int, tier: float | None = None) -> Iterator[s
     yield from _coverage(profile)
     for title, sums in (("folder", by_folder(of_files)), ("file", of_files)):
         yield from _table(title, most(sums, files))
-    for sentence in advice(profile, whole, busy_s, tier):
+    for sentence in advice(profile, whole, busy_s, tier, stage_bytes):
         yield f"note       {sentence}"
 
 
@@ -209,7 +212,9 @@ def _coverage(profile: Profile) -> Iterator[str]:
         yield "LOST       times of some reads: make room in TMPDIR; totals are complete"
 
 
-def advice(profile: Profile, whole: Sum, busy_s: float, tier: float | None) -> list[str]:
+def advice(
+    profile: Profile, whole: Sum, busy_s: float, tier: float | None, stage_bytes: float | None = None
+) -> list[str]:
     """Return conclusions from the numbers, one sentence each."""
     found = []
     again = whole.times_read
@@ -237,7 +242,37 @@ def advice(profile: Profile, whole: Sum, busy_s: float, tier: float | None) -> l
             f"{size(whole.bytes)} took {busy_s:.3g} s ({whole.bytes / busy_s / MB:,.4g} MB/s); at {tier:,g} MB/s they "
             f"take {there_s:.3g} s: {gain}"
         )
-    return found
+    return found + ([what_to_stage(by_file(profile), stage_bytes, tier)] if stage_bytes else [])
+
+
+def saved_s(one: Any, tier: float | None) -> float:
+    """Return the measured time of a file's reads, less that of the same bytes at `tier` MB/s; None: without limit."""
+    return float(one.read_s - (tier_s(one.bytes, tier) if tier else 0.0))
+
+
+def to_stage(files: Mapping[str, Any], stage_bytes: float, tier: float | None = None) -> list[str]:
+    """Return the names of files, each a `Sum` or alike, to copy into some bytes: greedily by the time a byte saves."""
+    gains = {name: saved_s(one, tier) / one.size_bytes for name, one in files.items() if one.size_bytes}
+    chosen, left = [], stage_bytes
+    for name in sorted(gains, key=lambda name: (-gains[name], name)):
+        if gains[name] > 0 and files[name].size_bytes <= left:
+            chosen.append(name)
+            left -= files[name].size_bytes
+    return chosen
+
+
+def what_to_stage(files: Mapping[str, Any], stage_bytes: float, tier: float | None) -> str:
+    """Return what to stage and its gain; without a bandwidth of the fast storage no seconds are predicted."""
+    names = to_stage(files, stage_bytes, tier)
+    read_s, all_s = (sum(files[name].read_s for name in some) for some in (names, files))
+    gain = "--tier MB/S, the fast storage's bandwidth, predicts the seconds"
+    if tier:
+        gain = f"at {tier:,g} MB/s up to {sum(saved_s(files[name], tier) for name in names):.3g} s less"
+    shown = ", ".join([*names[:STAGED], *([f"and {len(names) - STAGED} more"] if len(names) > STAGED else [])])
+    return (
+        f"stage {number_of(len(names), 'file')} of {size(sum(files[name].size_bytes for name in names))} for "
+        f"{100 * read_s / (all_s or 1):.1f} % of the {all_s:.3g} s of all threads' reads; {gain}: {shown or 'none'}"
+    )
 
 
 def size(number: float) -> str:

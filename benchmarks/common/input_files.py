@@ -14,8 +14,7 @@ from typing import NamedTuple
 from benchmarks.common.options import ConfigError, DataOptions
 from benchmarks.common.progress import Pace
 from ioprof.folder import PROFILE, load
-from ioprof.staging import to_stage
-from ioprof.summary import by_file
+from ioprof.summary import by_file, to_stage
 from jpwr.errors import JpwrError
 from jpwr.process.whole_file import replaced
 
@@ -68,9 +67,8 @@ def worth_staging(files: Sequence[Path], options: DataOptions, room_bytes: float
     """
     if not options.stage_bytes:
         return list(files)
-    folder = Path(options.stage_reads)
     try:
-        reads = by_file(*map(load, [path.parent for path in folder.glob(f"*/{PROFILE}")] or [folder]))
+        reads = by_file(*(load(path.parent) for path in Path(options.stage_reads).glob(f"*/{PROFILE}")))
     except JpwrError as error:
         raise ConfigError(f"--stage-reads {options.stage_reads} cannot be used: {error}") from error
     paths = {str(file.resolve()): file for file in files}
@@ -87,7 +85,7 @@ def stage(files: Sequence[Path], folder: Path, say: Callable[[str], None] = lamb
     start_s, pace = time.monotonic(), Pace()
     copied_bytes, copies = 0, []
     for index, file in enumerate(files):
-        path = folder / f"{file.parent.name}-{_hash(file.parent)}" / file.name
+        path = folder / _hash(file.parent.parent) / file.parent.name / file.name  # whose name may be that of a class
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             copied_bytes += _copy(file, path)

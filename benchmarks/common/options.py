@@ -149,9 +149,7 @@ class DataOptions:
                 )
 
         if bool(self.stage_bytes) != bool(self.stage_reads) or (self.stage_bytes and not self.stage):
-            raise ConfigError(
-                "--stage-bytes needs --stage, and the reads of an earlier run by --stage-reads: the tag io writes them"
-            )
+            raise ConfigError("--stage-bytes needs --stage, and by --stage-reads the reads of a run with the tag io")
 
     @property
     def reads_files(self) -> bool:

@@ -24,7 +24,7 @@ from results.show.tables import table as tables
 from results.show.tables.cells import FORMS, Table, rendered
 from results.show.tables.doubts import alike
 from results.show.tables.published import anchor_table, published_text
-from results.show.tables.reads import file_table, of_reads, read_table, staging
+from results.show.tables.reads import file_table, of_reads, read_table
 from results.show.tables.regions import region_table
 from results.show.tables.table import point_table, record_table
 
@@ -146,8 +146,8 @@ def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
         if not (found := read_table(points)):
             raise RecordError("no good run has a profile of its reads: run with the tag 'io'")
         shown = found.needed(everything)
-        notes = [rendered(file_table(points).needed(everything), "text"), *of_reads(points, options.tier)]
-        notes += staging(points, options.stage_bytes, options.tier) if options.stage_bytes else []
+        conclusions = of_reads(points, options.tier, options.stage_bytes)
+        notes = [rendered(file_table(points).needed(everything), "text"), *conclusions]
     else:
         of_runs = tables.original_table if shape == "titles" else record_table
         shown = point_table(points) if shape == "repeats" else of_runs(sorted(records, key=sort_key))

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ioprof.counts import FileCounts, ProcessCounts, Profile, Stretch, Stretches
-from ioprof.staging import stage_lines, to_stage
-from ioprof.summary import advice, by_file, by_folder, lines, over_time, reading_s, to_dict, total
+from ioprof.summary import advice, by_file, by_folder, lines, over_time, reading_s, to_dict, to_stage, total
 
 
 def file(path, size_bytes=1000, times=1, opens=1, read_s=0.1, open_s=0.0):
@@ -128,10 +127,11 @@ def test_files_that_gain_most_for_their_bytes_are_staged(room_bytes, tier, found
 
 
 def test_seconds_are_predicted_for_a_stated_bandwidth_alone():
-    first, *names = stage_lines(STAGED, 5e6, 100)
-    assert first == (
-        "stage 2 files of 5 MB for 5 MB: 12.8 % of the 11.7 s of reads, added over all threads; "
-        "at 100 MB/s they save up to 1.41 s of them"
+    of = "stage 2 files of 5 MB for 12.8 % of the 11.7 s of all threads' reads; "
+    read = profile([file(name, int(size), times, read_s=read_s) for name, (size, times, read_s) in READS.items()])
+    assert advice(read, total([]), 0.0, 100, 5e6) == [f"{of}at 100 MB/s up to 1.41 s less: small, twice"]
+    predicts = "--tier MB/S, the fast storage's bandwidth, predicts the seconds"
+    assert to_dict(read, 0, None, 5e6)["advice"][-1] == f"{of}{predicts}: small, twice"
+    assert list(lines(read, 0, None, 1e5))[-1].endswith(
+        "0.0 % of the 11.7 s of all threads' reads; " + predicts + ": none"
     )
-    assert names == ["  small", "  twice"]
-    assert next(stage_lines(STAGED, 5e6)).endswith("; --tier MB/S, the fast storage's bandwidth, predicts the seconds")

@@ -153,7 +153,7 @@ def test_a_collected_run_tells_what_it_read_and_a_table_shows_it(job, capsys):
     assert "steps waited 1.5 s for their input (25.0 %): a faster storage saves 1.5 s (25.0 %) at most" in out
     assert "storage of 8 MB/s reads that in 1 s and saves 1 s (16.7 %) at most" in out
     assert caraml(["table", "--reads", "--tier", "32", "--stage-bytes", "8e6", str(job.path)]) == 0
-    assert "stage 1 file of 8 MB for 8 MB: 100.0 % of the 1 s of reads" in capsys.readouterr().out
+    assert "stage 1 file of 8 MB for 100.0 % of the 1 s of all threads' reads" in capsys.readouterr().out
     assert {caraml(["table", flag, "5", str(job.path)]) for flag in ("--tier", "--stage-bytes")} == {2}
 
 

@@ -37,6 +37,7 @@ def test_copies_are_the_same_bytes_of_files_of_one_name_too(files, tmp_path):
     staged = stage(files, tmp_path / "disk")
     assert [copy.read_bytes() for copy in staged.files] == [file.read_bytes() for file in files]
     assert len(set(staged.files)) == len(files)
+    assert [copy.parent.name for copy in staged.files] == ["a", "a", "b", "b"]  # of the classes of images
     assert staged.copied_bytes == sum(len(file.read_bytes()) for file in files)
     assert not list((tmp_path / "disk").rglob("*.part"))
 
@@ -92,5 +93,5 @@ def test_files_that_took_longest_in_an_earlier_run_are_staged(files, tmp_path, r
 
 def test_files_by_an_earlier_runs_reads_need_these_reads():
     for given in ({"stage_bytes": 1}, {"stage_bytes": 1, "stage": "y"}, {"stage": "y", "stage_reads": "io"}):
-        with pytest.raises(ConfigError, match="--stage-bytes needs --stage, and the reads"):
+        with pytest.raises(ConfigError, match="--stage-bytes needs --stage, and by --stage-reads"):
             DataOptions("images", "x", **given)

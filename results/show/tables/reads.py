@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ioprof.staging import stage_lines
-from ioprof.summary import MB, size
+from ioprof.summary import MB, size, what_to_stage
 from record.arithmetic import median_of_all
 from record.model import Reads, WindowReads
 from record.values import value_at
@@ -79,27 +78,15 @@ def file_table(results: Sequence[PointResults]) -> Table:
     return Table(FILE_COLUMNS, rows)
 
 
-def of_reads(results: Sequence[PointResults], tier: float | None = None) -> list[str]:
+def of_reads(results: Sequence[PointResults], tier: float | None = None, stage_bytes: float | None = None) -> list[str]:
     """Return the conclusions from each point's first run, each sentence once; `tier` is a storage's MB/s."""
     sentences = []
     for one in counted(results):
         record = one.good[0]
         place = ", ".join(filter(None, (record.system, record.model, one.point.place)))
-        sentences += [f"{place}: {text}" for text in (*_storage(record, tier), *_not_seen(record))]
+        conclusions = (*_storage(record, tier), *_stage(record, stage_bytes, tier), *_not_seen(record))
+        sentences += [f"{place}: {text}" for text in conclusions]
     return list(dict.fromkeys(sentences))
-
-
-def staging(results: Sequence[PointResults], room_bytes: float, tier: float | None = None) -> list[str]:
-    """Return which files to stage in some bytes, from each point's first run, of those that its record names."""
-    found = []
-    for one in counted(results):
-        record = one.good[0]
-        files = {file.path: file for file in record.io.files}
-        place = ", ".join(filter(None, (record.system, record.model, one.point.place)))
-        which = "" if len(files) == record.io.job.files else f", of its {len(files)} most read files"
-        first, *names = stage_lines(files, room_bytes, tier)
-        found += [f"{place}{which}: {first}", *names]
-    return found
 
 
 def _storage(record: Record, tier: float | None) -> Iterator[str]:
@@ -119,6 +106,13 @@ def _storage(record: Record, tier: float | None) -> Iterator[str]:
         faster_s = window.bytes / MB / tier
         saved_s = min(wait_s, max(0.0, reading_s - faster_s))
         yield f"storage of {tier:,g} MB/s reads that in {faster_s:.3g} s and saves {_saved(saved_s, window_s)} at most"
+
+
+def _stage(record: Record, stage_bytes: float | None, tier: float | None) -> Iterator[str]:
+    files = {file.path: file for file in record.io.files}
+    if stage_bytes:
+        which = "" if len(files) == record.io.job.files else f"of its {len(files)} most read files, "
+        yield which + what_to_stage(files, stage_bytes, tier)
 
 
 def _saved(saved_s: float, of_s: float) -> str:
