@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.exit_code is None:
             run, _ = joined(options.folder)
         else:
-            run = _failed(options.folder, options.exit_code, options.reason)
+            run = Record.of(failed_result(options.folder, options.exit_code, options.reason))
         write_record(run, options.folder / RESULT_NAME)
         write_energies(run, options.folder)
         write_row(point_of(options.folder))
@@ -80,7 +80,9 @@ def joined(folder: Path) -> tuple[Record, list[TraceSums]]:
         )
         return run, traces
     try:
-        _refuse_two_nodes_of_one_name(run)
+        boots = {window.hostname: window.boot_id for window in run.windows}
+        if odd := [window.hostname for window in run.windows if window.boot_id != boots[window.hostname]]:
+            raise EnergyError(f"two nodes are called {odd[0]}: give each node a host name of its own")
         if elsewhere:
             run = with_hosts(run, sorted(folder.glob(TRACES)))
         traces = read_sums(folder, run)
@@ -95,12 +97,6 @@ def joined(folder: Path) -> tuple[Record, list[TraceSums]]:
     except JpwrError as error:  # a run is complete without its reads
         print(f"collect: the result has no reads of files: {error}", file=sys.stderr)
     return run, traces
-
-
-def _refuse_two_nodes_of_one_name(run: Record) -> None:
-    boots = {window.hostname: window.boot_id for window in run.windows}
-    if odd := [window.hostname for window in run.windows if window.boot_id != boots[window.hostname]]:
-        raise EnergyError(f"two nodes are called {odd[0]}: give each node a host name of its own")
 
 
 def _with_energy(run: Record, traces: Sequence[TraceSums], planned: Record) -> Record:
@@ -127,11 +123,6 @@ def _of_job(run: Record, planned: Record) -> Record:
 
 def failed_result(folder: Path, exit_code: int, reason: str) -> Json:
     """Return the result of a failed job, with the reason in `error`, from the files that it left."""
-    result: Json = as_json(_failed(folder, exit_code, reason))
-    return result
-
-
-def _failed(folder: Path, exit_code: int, reason: str) -> Record:
     copy, its_code = failed_copy(folder)
     where = copy_folder(folder, copy)
     if copy:
@@ -143,7 +134,8 @@ def _failed(folder: Path, exit_code: int, reason: str) -> Record:
         run = planned
     if run.status in ("ok", "unfinished"):
         run = changed(run, status="failed", error=reason or cause(exit_code, where / JOB_ERRORS))
-    return of_copy(planned, run, f"copy {copy}: {run.error}") if copy else run
+    result: Json = as_json(of_copy(planned, run, f"copy {copy}: {run.error}") if copy else run)
+    return result
 
 
 if __name__ == "__main__":

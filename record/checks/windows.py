@@ -56,13 +56,10 @@ def _wall_clocks_go_with_the_windows(run: Record) -> Sentences:
             yield f"{words} begins {(begin_s - began_s) / 3600:.4g} h after provenance.created, {created}"
 
 
-def _input_makes_nothing_faster(run: Record) -> Sentences:
+def _steps_fill_their_window_and_input_makes_nothing_faster(run: Record) -> Sentences:
     speed, effective = (run.metrics.number(f"{kind}{run.work_unit}_per_s") for kind in ("", "effective_"))
     if is_number(speed) and is_number(effective) and effective > FASTER_WITH_INPUT * speed > 0:
         yield f"its throughput with the input path is {effective / speed:.3g} times that without"
-
-
-def _steps_fill_their_window(run: Record) -> Sentences:
     measured_s, steps = (run.metrics.number(f"measured_{word}") for word in ("s", "steps"))
     times_s = [time_s for time_s in run.step_times_s if time_s is not None]
     if not times_s or not is_number(measured_s):
@@ -104,8 +101,7 @@ def _windows_read_no_more_than_the_job(run: Record) -> Sentences:
 RULES = (
     _windows_are_of_the_devices_nodes_and_follow_each_other,
     _wall_clocks_go_with_the_windows,
-    _input_makes_nothing_faster,
-    _steps_fill_their_window,
+    _steps_fill_their_window_and_input_makes_nothing_faster,
     _regions_fit_into_a_step,
     _windows_read_no_more_than_the_job,
 )
