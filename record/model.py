@@ -113,9 +113,7 @@ class Clocks(Numbers):
     hottest_c: Number = None
     drift_percent: Annotated[Number, "mean clock of the window's last half over that of the first, less 1"] = None
     drift_c: Annotated[Number, "temperature at the window's end less that at its begin"] = None
-    throttled: Annotated[
-        dict[str, KnownAmount] | None, "percent of the time, by reason; unknown if missing", {"type": "object"}
-    ] = _added()
+    throttled: Annotated[dict[str, KnownAmount] | None, "percent of the time, by reason; unknown if missing"] = _added()
 
 
 class Limits(Numbers):

@@ -89,7 +89,7 @@ def joined(folder: Path) -> tuple[Record, list[TraceSums]]:
         if copies:
             refuse_idle(run.devices, traces)
         run = derive(_with_energy(run, traces, planned))
-    except (EnergyError, JpwrError) as error:
+    except JpwrError as error:
         run = changed(run, status="failed", error=f"no energy: {error}")
     try:
         if reads := reads_of(run, folder):
@@ -100,7 +100,7 @@ def joined(folder: Path) -> tuple[Record, list[TraceSums]]:
 
 
 def _with_energy(run: Record, traces: Sequence[TraceSums], planned: Record) -> Record:
-    """Return a run with its energies; raises EnergyError or JpwrError if the traces do not give them."""
+    """Return a run with its energies; raises JpwrError if the traces do not give them."""
     energy = energy_of(run, traces, "measured")
     if run.windows_of("effective"):
         run = changed(run, energy_effective=energy_of(run, traces, "effective"))

@@ -8,6 +8,7 @@ from itertools import combinations, pairwise
 from typing import Any
 
 from jpwr.channel import ChannelInfo
+from jpwr.errors import JpwrError
 from jpwr.process.device_ids import same_ids
 from jpwr.trace.trace import Series, Trace
 from record.model import Channel
@@ -20,7 +21,7 @@ IDENTIFIED = SCOPES[:2]  # scopes whose channels may have the ids of their devic
 TWIN_CHANGES, TWIN_SHARE, READING_STEP = 10, 0.75, 2e-6
 
 
-class EnergyError(Exception):
+class EnergyError(JpwrError):
     """The traces do not give the energy of a run: one sentence with the reason."""
 
 

@@ -35,7 +35,7 @@ def energy_of(record: Record, traces: Sequence[TraceSums], kind: str) -> Energy:
         if trace is None:
             raise EnergyError(f"node {hostname} has no power trace of the boot that it trained under")
         node = trace.nodes[hostname, kind]
-        if isinstance(node, Exception):
+        if isinstance(node, JpwrError):
             raise node
         nodes.append(node)
         for channel in node.channels:
@@ -80,7 +80,7 @@ def energy_per_checkpoint(record: Record, traces: Sequence[TraceSums]) -> tuple[
     for kind, word in WORDS.items() if rounds else ():
         try:
             channels = energy_of(record, traces, kind).channels
-        except (EnergyError, JpwrError) as error:
+        except JpwrError as error:
             notes.append(f"the energy of a checkpoint's {word} is unknown: {error}")
             continue
         for name in ("", "uncertainty_"):

@@ -55,7 +55,7 @@ class TraceSums(NamedTuple):
     meta: dict[str, Any]
     channels: list[ChannelInfo]
     marks: list[Region]  # of windows
-    nodes: dict[tuple[str, str], NodeSums | Exception]  # by host name and kind of window; or why there are none
+    nodes: dict[tuple[str, str], NodeSums | JpwrError]  # by host name and kind of window; or why there are none
 
 
 def read_sums(folder: Path, record: Record) -> list[TraceSums]:
@@ -103,11 +103,11 @@ def of_node(window: Window, metas: Sequence[Mapping[str, Any]]) -> int | None:
 def _sums(record: Record, trace: Trace, nodes: Sequence[tuple[str, str]]) -> TraceSums:
     repeated = twins(trace) if nodes else set()
     curves = [curve for curve in trace.curves() if curve.info not in repeated] if nodes else []
-    sums: dict[tuple[str, str], NodeSums | Exception] = {}
+    sums: dict[tuple[str, str], NodeSums | JpwrError] = {}
     for hostname, kind in nodes:
         try:
             sums[hostname, kind] = _node_sums(record, hostname, kind, trace, curves)
-        except (EnergyError, JpwrError) as error:  # of this node and kind: energy_of() raises it
+        except JpwrError as error:  # of this node and kind: energy_of() raises it
             sums[hostname, kind] = error
     return TraceSums(trace.meta, trace.channels, [one for one in trace.regions() if WINDOW in one.name], sums)
 
