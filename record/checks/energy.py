@@ -163,17 +163,15 @@ def _number_of(text: Any) -> float | None:
 
 def _devices_are_those_of_their_sensors(run: Record) -> Sentences:
     """By nvidia-smi and NVML, which name the device that an id belongs to; a part of a device has a longer name."""
-    reports = [(str(one.get("uuid") or ""), str(one.get("name") or ""), one) for one in run.reported_devices]
+    told = [[one.get(key) for key in ("uuid", "name", "memory.total")] for one in run.reported_devices]
     sensors = [one for _, _, one in channels(run) if "by NVML" in (one.source or "")]
-    named: list[tuple[str, Any, dict[str, Any]]] = [
-        (one.device_id or "", (one.source or "").partition(", ")[0], {}) for one in sensors
-    ]
+    told += [[one.device_id, (one.source or "").partition(", ")[0], None] for one in sensors]
     for device in run.devices:
         ids = set(same_ids(device.device_id or ""))
-        for name, report in [(name, report) for its, name, report in [*reports, *named] if ids & set(same_ids(its))]:
-            if name and device.name and name not in device.name:
+        for name, memory in [(name, memory) for its, name, memory in told if ids & set(same_ids(str(its or "")))]:
+            if name and device.name and str(name) not in device.name:
                 yield f"device {device.device_id} is stored as {device.name!r}, but its sensor reports {name!r}"
-            total_bytes = (_number_of(report.get("memory.total")) or math.inf) * 2**20
+            total_bytes = (_number_of(memory) or math.inf) * 2**20
             if exceeds(device.peak_memory_bytes, total_bytes):
                 used, has = device.peak_memory_bytes or 0, total_bytes / 2**30
                 yield f"device {device.device_id} used {used / 2**30:.4g} GiB of memory, but has {has:.4g} GiB"

@@ -205,25 +205,16 @@ def test_a_peak_that_is_not_known_is_not_asked_for():
     assert contradictions(record) == []
 
 
-def with_effective():
-    """A run with an effective throughput over a window of 30 s."""
-    record = run()
-    record["windows"] += [record["windows"][0] | {"kind": "effective", "start_s": 70.0, "end_s": 100.0}]
-    record["metrics"] |= {"effective_tokens": 4096 * 30}
-    record["metrics"] |= {"effective_tokens_per_s": 4096.0, "effective_tokens_per_s_per_device": 2048.0}
-    return record
-
-
 def test_an_effective_throughput_has_work_time_and_windows_of_its_own():
-    record = with_effective()
-    assert contradictions(record) == []
-    assert derive(Record.of(record)).metrics.number("effective_tokens_per_s") == pytest.approx(4096)
+    record = run_with_all()
+    record["windows"][1]["end_s"] = 100.0
+    assert derive(Record.of(record)).metrics.number("effective_tokens_per_s") == pytest.approx(8 * 2048)
     record["metrics"] |= {"effective_tokens": None, "measured_steps": None}
     names = ("measured_steps", "effective_tokens")
     said = [f"the record has no metrics.{name}, from which its throughput is computed" for name in names]
     assert contradictions(record) == said
     for kind in ("measured", "effective"):
-        record = with_effective()
+        record = run_with_all()
         record["windows"] = [window for window in record["windows"] if window["kind"] != kind]
         said = f"the record has no {kind} windows, from which its throughput is computed"
         assert contradictions(record) == [said]
