@@ -464,3 +464,16 @@ def test_regions_read_no_more_than_their_windows_but_for_rounding(more, is_wrong
 
 def test_a_run_that_failed_has_nothing_to_contradict():
     assert contradictions(run(status="failed") | {"metrics": {"tokens_per_s": -1.0}}) == []
+
+
+def test_a_device_is_the_one_of_its_sensor_and_uses_no_more_memory_than_it_has():
+    record = run(config={})
+    record["devices"][0] |= {"device_id": "GPU-1", "name": "H200", "peak_memory_bytes": 2 * 2**30}
+    [channel] = record["energy"]["channels"]
+    report = {"uuid": "GPU-1", "name": "A100", "memory.total": "1024 MiB"}
+    for source, reports in (("H100, by NVML", []), ("made up", [report]), ("H200, by NVML", [])):
+        channel["source"], record["provenance"]["nodes"] = source, [{"devices": reports}]
+        name = "A100" if reports else source.partition(",")[0]
+        said = [f"device GPU-1 is stored as 'H200', but its sensor reports {name!r}"] * (name != "H200")
+        said += ["device GPU-1 used 2 GiB of memory, but has 1 GiB"] * bool(reports)
+        assert contradictions(record) == said
