@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jpwr.process.device_ids import same_ids
 from record.arithmetic import product, ratio
-from record.checks.run import TOLERANCE, Sentences, energies, exceeds, measured_regions
+from record.checks.run import Sentences, energies, exceeds
 from record.model import COPIES_VARIABLE, Copy, Device, Record, Window
 from record.part import is_number
 
 MOST_FLOP_PER_J = 50e12  # several times that of any chip in its lowest precision
 MOST_RECOMPUTED = 4 / 3  # HFU over MFU if everything is recomputed: the forward pass is a third of a step's FLOPs
-
-
-def _regions_are_the_whole_step(run: Record) -> Sentences:
-    shares = [share for one in measured_regions(run).values() if (share := one.share_percent) is not None]
-    if shares and not math.isclose(whole := math.fsum(shares), 100.0, rel_tol=TOLERANCE):
-        yield f"its regions have {whole:.10g} percent of a step"
 
 
 def _copies_count_once(run: Record) -> Sentences:
@@ -110,7 +103,6 @@ def _flops_are_below_the_peak_and_have_their_power(run: Record) -> Sentences:
 
 
 RULES = (
-    _regions_are_the_whole_step,
     _copies_count_once,
     _copies_fill_their_nodes,
     _devices_and_batches_are_those_of_the_layout,

@@ -6,7 +6,7 @@ import math
 from itertools import pairwise
 
 from record.arithmetic import ratio
-from record.checks.run import KINDS, Sentences, measured_regions, rising, total
+from record.checks.run import KINDS, TOLERANCE, Sentences, rising, total
 from record.model import Record, total_s
 from record.part import is_number
 from record.values import epoch_s
@@ -69,9 +69,13 @@ def _steps_fill_their_window_and_input_makes_nothing_faster(run: Record) -> Sent
         yield f"its steps take {steps_s:.4g} s, but their window lasts {measured_s:.4g} s"
 
 
-def _regions_fit_into_a_step(run: Record) -> Sentences:
-    regions = measured_regions(run).values()
-    step_s = run.regions["measured"].step_s if "measured" in run.regions else None
+def _regions_are_the_whole_step(run: Record) -> Sentences:
+    if "measured" not in run.regions:
+        return
+    regions, step_s = run.regions["measured"].regions.values(), run.regions["measured"].step_s
+    shares = [share for one in regions if (share := one.share_percent) is not None]
+    if shares and not math.isclose(whole := math.fsum(shares), 100.0, rel_tol=TOLERANCE):
+        yield f"its regions have {whole:.10g} percent of a step"
     mean_s = ratio(run.metrics.number("measured_s"), run.metrics.number("measured_steps"))
     rank_times_s = zip(*(one.by_rank_s for one in regions if one.by_rank_s), strict=False)
     for name, time_s in (
@@ -102,6 +106,6 @@ RULES = (
     _windows_are_of_the_devices_nodes_and_follow_each_other,
     _wall_clocks_go_with_the_windows,
     _steps_fill_their_window_and_input_makes_nothing_faster,
-    _regions_fit_into_a_step,
+    _regions_are_the_whole_step,
     _windows_read_no_more_than_the_job,
 )

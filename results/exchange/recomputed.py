@@ -38,10 +38,12 @@ def problems_of_run(result: Path) -> list[str]:
 def _problems(result: Path) -> Iterator[str]:
     stored = read_record(result)
     if stored["status"] != "ok":
-        folder = copy_folder(result.parent, failed_copy(result.parent)[0])
-        wrong = list(_wrong_status(stored, folder / RECORD_NAME))
-        yield from wrong
-        if not wrong and stored.get("energy") and joined(result.parent)[0].is_good:
+        path = copy_folder(result.parent, failed_copy(result.parent)[0]) / RECORD_NAME
+        recorded = read_record(path)["status"] if path.exists() else "unfinished"
+        allowed = {"ok": {"failed"}, "unfinished": {"failed", "unfinished"}}.get(recorded, {recorded})
+        if stored["status"] not in allowed:
+            yield f"it is stored as {stored['status']}, but its record has the status {recorded}"
+        elif stored.get("energy") and joined(result.parent)[0].is_good:
             yield f"it is stored as {stored['status']}, but its record and traces give a good run"
         return
     run = Record.of(stored)
@@ -64,14 +66,6 @@ def _problems(result: Path) -> Iterator[str]:
     if stored.get("serving"):
         yield from request_problems(stored, result.parent)
     yield from differences(stored, as_json(again), "")
-
-
-def _wrong_status(stored: Json, path: Path) -> Iterator[str]:
-    """Yield a problem if the stored status does not follow from the run's record."""
-    recorded = read_record(path)["status"] if path.exists() else "unfinished"
-    allowed = {"ok": {"failed"}, "unfinished": {"failed", "unfinished"}}.get(recorded, {recorded})
-    if stored["status"] not in allowed:
-        yield f"it is stored as {stored['status']}, but its record has the status {recorded}"
 
 
 def _not_marked(record: Record, traces: Sequence[TraceSums]) -> Iterator[str]:

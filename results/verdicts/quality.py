@@ -102,16 +102,12 @@ def energy_rules(record: Record) -> list[Rule]:
         rules.append(Rule(False, busier))
     share = energy.sampling_share
     rules.append(_within("interval", [] if share is None else [share], most=MAX_UNCERTAINTY))
-    rules.append(_idle_power(energy.idle_power_w, energy.avg_power_w))
-    return rules
-
-
-def _idle_power(idle_w: float | None, power_w: float | None) -> Rule:
+    idle_w, power_w = energy.idle_power_w, energy.avg_power_w
     if idle_w is None:
-        return Rule(False, finding("idle_power"))
+        return [*rules, Rule(False, finding("idle_power"))]
     if power_w and idle_w > MAX_IDLE_SHARE * power_w:
-        return Rule(False, finding("idle_high", idle_w=idle_w, power_w=power_w))
-    return Rule(True, finding("idle_power", idle_w=idle_w))
+        return [*rules, Rule(False, finding("idle_high", idle_w=idle_w, power_w=power_w))]
+    return [*rules, Rule(True, finding("idle_power", idle_w=idle_w))]
 
 
 def why_not_ranked(results: PointResults) -> Finding | None:
