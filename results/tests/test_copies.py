@@ -13,7 +13,7 @@ from results.find.records import RecordError
 from results.predict.predict import groups_of
 from results.show.page.first_page import first_page
 from results.show.plots.style import styles_of_systems
-from results.tests.builder import CPU, GPU0, GPU1, make_record, result, window
+from results.tests.builder import CPU, GPU0, GPU1, altered, make_record, result, window
 from results.tests.of_dicts import by_point, contradictions
 from results.verdicts.ranking import ranked_points
 
@@ -240,47 +240,33 @@ def test_a_device_that_the_sampler_alone_saw_idle_is_told(third, is_idle, copies
     assert (found["status"] == "failed") == is_idle
 
 
-def with_copy(found, number=1, **changes):
-    """The record with changes of one of its copies."""
-    per_copy = [dict(one) for one in found["fill"]["per_copy"]]
-    per_copy[number] |= changes
-    return found | {"fill": found["fill"] | {"per_copy": per_copy}}
-
-
-def with_device(found, **changes):
-    return found | {"devices": [found["devices"][0], found["devices"][1] | changes]}
-
-
-def on_node(found, *ids, devices=None):
-    """The record with the devices that the vendor's tool reports of its node."""
-    listed = [{"uuid": one} for one in ids] if devices is None else devices
-    return found | {"provenance": {"nodes": [{"hostname": "n1", "devices": listed}]}}
+def on_node(devices):
+    """Changes of a record with what the vendor's tool reports of its node."""
+    return lambda _: {"provenance.nodes": [{"hostname": "n1", "devices": devices}]}
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda found: found, ""),
-        (lambda found: on_node(found, *UUIDS), ""),
+        (lambda _: {}, ""),
+        (on_node([{"uuid": one} for one in UUIDS]), ""),
         (
-            lambda found: with_copy(found, windows=found["fill"]["per_copy"][0]["windows"]),
+            lambda found: {"fill.per_copy.1.windows": found["fill"]["per_copy"][0]["windows"]},
             "copies 1 and 2 have the same window from 10.000000 s to 20.000000 s",
         ),
-        (lambda found: with_device(found, device_id=UUIDS[0].upper()), "have the same device GPU-00000001-"),
+        (lambda _: {"devices.1.device_id": UUIDS[0].upper()}, "have the same device GPU-00000001-"),
+        (lambda _: {"fill.per_copy": []}, "fill.copies is 2, but 2 were started, and fill.per_copy lists 0"),
+        (lambda _: {"devices.1.hostname": "n2"}, "copy 2 has devices of node n2, but windows of node n1"),
+        (on_node({"gpu_data": [{"gpu": 0}] * 8}), "node n1 has 8 devices, but its copies"),
         (
-            lambda found: found | {"fill": found["fill"] | {"per_copy": []}},
-            "fill.copies is 2, but 2 were started, and fill.per_copy lists 0",
-        ),
-        (lambda found: with_device(found, hostname="n2"), "copy 2 has devices of node n2, but windows of node n1"),
-        (lambda found: on_node(found, devices={"gpu_data": [{"gpu": 0}] * 8}), "node n1 has 8 devices, but its copies"),
-        (
-            lambda found: found | {"devices": [*found["devices"], found["devices"][0] | {"hostname": "n2"}]},
+            lambda found: {"devices": [*found["devices"], found["devices"][0] | {"hostname": "n2"}]},
             "its copies are not spread evenly over the nodes: 2 devices of n1, 1 devices of n2",
         ),
     ],
 )
 def test_a_record_of_copies_shows_which_do_not_fill_the_machine(change, words, copies):
-    found = contradictions(change(collect(of_two_gpus(copies).path)))
+    record = collect(of_two_gpus(copies).path)
+    found = contradictions(altered(record, change(record)))
     assert any(words in one for one in found) if words else found == [], found
 
 
