@@ -171,14 +171,6 @@ def test_an_energy_that_is_missing_is_not_ranked():
     assert (found[0], found[1].kind) == (None, "no_energy")
 
 
-def of_energy(**changes):
-    return builder.result(energy=builder.result()["energy"] | changes)
-
-
-def of_layout(**changes):
-    return builder.result(layout=builder.result()["layout"] | changes)
-
-
 @pytest.mark.parametrize(
     ("record", "rules"),
     [
@@ -189,9 +181,9 @@ def of_layout(**changes):
         (changed(largest_gap_s=7.5), {"gaps"}),
         (changed(missing=200), {"missing samples"}),
         (changed(num_devices=4), {"all devices"}),
-        (of_layout(num_devices=2), {"all devices"}),
-        (of_layout(num_nodes=2), {"all devices"}),
-        (of_energy(idle_power_w=None), {"idle power"}),
+        (altered(builder.result(), {"layout.num_devices": 2}), {"all devices"}),
+        (altered(builder.result(), {"layout.num_nodes": 2}), {"all devices"}),
+        (altered(builder.result(), {"energy.idle_power_w": None}), {"idle power"}),
     ],
 )
 def test_a_measurement_breaks_the_rules_beyond_their_limits(record, rules):
@@ -284,12 +276,7 @@ def test_deviations_of_a_point_are_listed():
 
 
 @pytest.mark.parametrize(
-    ("left_out", "kind"),
-    [
-        ("git_commit", "code"),
-        ("git_dirty", "code"),
-        ("exclusive", "exclusive_unknown"),
-    ],
+    ("left_out", "kind"), [("git_commit", "code"), ("git_dirty", "code"), ("exclusive", "exclusive_unknown")]
 )
 def test_what_is_not_known_of_a_run_is_said_as_what_is_broken(left_out, kind):
     origin = builder.result()["provenance"]
