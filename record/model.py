@@ -313,7 +313,7 @@ class Node(Part):
 
     @property
     def reported_devices(self) -> list[dict[str, Any]]:
-        """What the vendor's tool reported of each device; newer versions of amd-smi put the list into an object."""
+        """Reports of the vendor's tool on each device; newer versions of amd-smi put the list into an object."""
         found = self.devices.get("gpu_data") if isinstance(self.devices, dict) else self.devices
         return [device for device in found if isinstance(device, dict)] if isinstance(found, list) else []
 
@@ -527,7 +527,7 @@ class Record(Part, eq=False):
 
     @property
     def reported_devices(self) -> list[dict[str, Any]]:
-        """What the vendor's tool reported of each device of all nodes."""
+        """Reports of the vendor's tool on each device of all nodes."""
         return [device for node in self.provenance.nodes for device in node.reported_devices]
 
     def energy_of(self, key: str) -> Energy | None:
