@@ -52,7 +52,7 @@ def energy_of(record: Record, traces: Sequence[TraceSums], kind: str) -> Energy:
         if not (channel.energy_wh and channel.energy_wh > 0):
             raise EnergyError(f"channel {channel.name} measured {channel.energy_wh:g}Wh, but every run uses energy")
     energy = Energy(
-        energy_wh=_sum(channels, "energy_wh"),
+        energy_wh=math.fsum(channel.energy_wh or 0.0 for channel in channels),
         power_kind="measured",
         power_scope=nodes[0].scope,
         sampling_interval_s=traces[0].meta.get("interval_s"),
@@ -109,13 +109,10 @@ def _busier_elsewhere(nodes: Sequence[NodeSums], channels: Sequence[Channel], du
     if any(channel.estimated for channel in channels):
         return {}
     windows_w, elsewhere_w = (math.fsum(powers_w) for powers_w in zip(*(node.busy_w for node in nodes), strict=True))
-    half_width_w = _sum(channels, "uncertainty_wh") * JOULES_PER_WH / duration_s
+    half_width_wh = math.fsum(channel.uncertainty_wh or 0.0 for channel in channels)
+    half_width_w = half_width_wh * JOULES_PER_WH / duration_s
     is_busier = elsewhere_w > MOST_ELSEWHERE * windows_w + half_width_w
     return {"windows_w": windows_w, "elsewhere_w": elsewhere_w} if is_busier else {}
-
-
-def _sum(channels: Sequence[Channel], name: str) -> float:
-    return math.fsum(channel.number(name) or 0.0 for channel in channels)
 
 
 def write_energies(run: Record, folder: Path) -> None:
