@@ -29,14 +29,11 @@ SOURCES = {
 }
 
 
-def _channels_count_once(run: Record) -> Sentences:
+def _channels_count_once_and_have_measured(run: Record) -> Sentences:
     names = Counter((key, one.hostname, one.name) for key, _, one in channels(run))
     for (key, hostname, name), times in names.items():
         if times > 1:
             yield f"channel {name} of node {hostname} occurs {times} times in {key}"
-
-
-def _channels_have_measured(run: Record) -> Sentences:
     for key, _, channel in channels(run):
         energy_wh, method = channel.energy_wh, channel.method
         name = f"{key}.channels: {channel.name}"
@@ -199,8 +196,7 @@ def _limits_agree(run: Record) -> Sentences:
 
 
 RULES = (
-    _channels_count_once,
-    _channels_have_measured,
+    _channels_count_once_and_have_measured,
     _parts_use_no_more_than_the_whole,
     _power_is_below_the_boards_limit,
     _devices_are_those_of_their_sensors,
