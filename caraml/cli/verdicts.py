@@ -34,7 +34,7 @@ from results.find.records import RecordError
 from results.history import changes_of, series_of
 from results.load import below, good_checks
 from results.points.repeats import by_point
-from results.show.tables.accept import tender_text, verdicts_json
+from results.show.tables.accept import decision_text, verdicts_json
 from results.show.tables.cells import rendered
 from results.show.tables.comparison import comparison_data, comparison_text
 from results.show.tables.nodes import node_data, node_sentences, node_table
@@ -43,7 +43,7 @@ from results.verdicts import compare as comparing
 from results.verdicts.nodes import NODE_CHECK, THRESHOLD_PERCENT, differences, judge, medians, outcomes
 from results.verdicts.outcome import Outcome, exit_code
 from results.verdicts.requirements import Requirements, read_requirements
-from results.verdicts.tender.award import Tender
+from results.verdicts.tender.decision import Decision
 from results.verdicts.tender.offers import names_of_offers
 from results.verdicts.tender.pledge import Pledge, read_pledge
 
@@ -127,11 +127,11 @@ def accept(options: argparse.Namespace) -> int:
     if options.filter:  # skipped folders of other systems do not matter
         systems = {record.system for record in records}
         skipped = [file for file in skipped if any(map(file.may_be_of, systems))]
-    tender = Tender(by_point(records), requirements, pledge, skipped)
-    if not tender.outcomes:
+    decision = Decision(by_point(records), requirements, skipped=skipped, pledge=pledge)
+    if not decision.outcomes:
         raise RecordError("the requirements have no list 'must': add one")
-    code = exit_code(tender.outcomes)
-    print(verdicts_json(tender, code, skipped) if options.json else tender_text(tender))
+    code = exit_code(decision.outcomes)
+    print(verdicts_json(decision, code, skipped) if options.json else decision_text(decision))
     return code
 
 

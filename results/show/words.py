@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 
 from record.values import PER_DEVICE, WORK, count, devices_text, grouped, rounded
@@ -13,8 +14,10 @@ from results.verdicts.outcome import Outcome
 from results.verdicts.quality import why_not_ranked
 from results.verdicts.ranking import by_energy_kind, filled_apart, rank, ranked_points, why_left_out
 from results.verdicts.requirements import Requirements
-from results.verdicts.score import Ranked, Scored
+from results.verdicts.score import NEAREST, Ranked, Scored
+from results.verdicts.tender.decision import Decision
 
+NEAR = 20.0  # largest factor on a weight that is reported
 TWICE = 2.0  # from here on a lead is a factor, and below a percentage
 OVERLAP, ONE_RUN = "their intervals overlap", "one run gives no interval"
 
@@ -115,12 +118,12 @@ def headline(ranked: Ranked) -> str:
     lead = ""
     if others:
         second = others[0]
-        both = f"with a score of {score_words(first)} against {score_words(second)} of {second.system}"
+        both = f"with a score of {_score(first)} against {_score(second)} of {second.system}"
         lead = lead_words(ranked.lead, second.system) if ranked.lead else both
     return f"{first_words(ranked.title, [first.system, *ranked.tied], lead)}."
 
 
-def score_words(row: Scored) -> str:
+def _score(row: Scored) -> str:
     """Return a score with its interval."""
     if row.value is None:
         return "not ranked"
@@ -128,21 +131,10 @@ def score_words(row: Scored) -> str:
     return rounded(row.value) + ends
 
 
-def of_ranking(ranked: Ranked) -> str:
-    """Return a ranking in words: who is first, the score of each system with its size, and who has none."""
-    rows = [row for row in ranked.scores if row.value is not None]
-    scores = "; ".join(f"{row.system} {score_words(row)}{_size(row)}" for row in rows)
-    return " ".join([headline(ranked), *([f"Scores: {scores}."] if rows else []), *not_ranked(ranked)])
-
-
 def not_ranked(ranked: Ranked) -> list[str]:
     """Return each reason why systems have no score, as a sentence."""
     without = grouped((row for row in ranked.scores if row.value is None), lambda row: row.why_not)
     return [f"Not ranked: {', '.join(row.system for row in rows)}, as {why}." for why, rows in without.items()]
-
-
-def _size(row: Scored) -> str:
-    return f" on {devices_text(row.devices)}" if row.devices and row.devices > 1 else ""
 
 
 def form_of_score(requirements: Requirements, reference: str) -> str:
@@ -154,6 +146,43 @@ def form_of_score(requirements: Requirements, reference: str) -> str:
         return f"A score is {requirements.score.formula}, where {terms}."
     weights = ", ".join(f"{name} {wanted.weight:g}" for name, wanted in requirements.workloads.items() if wanted.weight)
     return f"A score is the geometric mean of throughputs over those of {reference}, weighted: {weights}."
+
+
+def first_of(decision: Decision) -> str:
+    """Return which system is first by its score, by how much, and how many requirements it meets."""
+    ranked, first = decision.ranked, decision.ranked.scores[0]
+    met = met_words(decision.of_system(first.system)) if first.value is not None else ""
+    return headline(ranked) + (f" {first.system if ranked.tied else 'It'} {met}." if met else "")
+
+
+def changes(ranked: Ranked) -> list[tuple[str, str]]:
+    """Return the systems that are behind, each with the weight and the discount that make it tie with the first."""
+    others = [row.system for row in ranked.scores if row.value is not None][1:]
+    behind = [system for system in others if system not in ranked.tied][:NEAREST]
+    words = ("; ".join(filter(None, (_weights(ranked, one), _discount(ranked, one)))) for one in behind)
+    return [(system, sentence) for system, sentence in zip(behind, words, strict=True) if sentence]
+
+
+def _weights(ranked: Ranked, system: str) -> str:
+    if len(ranked.scores[0].speeds) < 2:
+        return ""
+    turns = [turn for turn in ranked.turns if turn.system == system and not turn.what.startswith("price")]
+    near = [f"{turn.what} times {turn.factor:.3g}" for turn in turns if 1 / NEAR <= turn.factor <= NEAR]
+    if near:
+        return " or ".join(near)
+    return f"no weight by a factor of up to {NEAR:g}" if turns else "no weight: it is behind in each workload"
+
+
+def _discount(ranked: Ranked, other: str) -> str:
+    """Return the discount with which another system is no longer behind; empty if money does not decide the ranking."""
+    if not ranked.by_money:
+        return ""
+    for turn in ranked.turns:
+        if (turn.system, turn.what) == (other, f"price of {other}"):
+            # With one decimal that is enough: rounded to the nearest, it may be too low.
+            return f"discount of {math.ceil(1000 * (1 - turn.factor) - 1e-6) / 10:.1f} %"
+    limit = next(row.limit for row in ranked.scores if row.system == other)
+    return f"no discount is enough{f', as {limit} limits its size' if limit not in ('', 'money') else ''}"
 
 
 def met_words(verdicts: Sequence[Verdict]) -> str:

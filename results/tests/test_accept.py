@@ -162,7 +162,7 @@ def test_a_mean_without_ends_is_no_surer_than_its_sensor(tmp_path, ends, sensor,
     verdict = judged(tmp_path, records, f"what: work_per_energy, {ends}, at_least: {3600 * (1 - margin)}")
     speed = judged(tmp_path, records, f"what: throughput, {ends}, at_least: 99")
     assert verdict.outcome == outcome
-    assert verdict.interval.half >= sensor * verdict.answer.value
+    assert verdict.answer.interval.half >= sensor * verdict.answer.value
     assert speed.outcome == PASSED  # it has no sensor
 
 

@@ -174,12 +174,6 @@ def test_on_a_phone_each_system_is_a_card_and_nothing_is_cut_or_covered(opened, 
     offers.set_viewport_size({"width": 390, "height": 844})
     try:
         assert_nothing_is_cut_or_covered(offers)
-        requirements = offers.locator("table.matrix tbody tr")
-        for card in requirements.all():
-            assert card.locator(".whose").all_inner_texts() == ["A100", "H200", "MI300X"]
-        assert requirements.locator("td").evaluate_all(
-            "(cells) => cells.every((one) => one.scrollWidth <= one.clientWidth)"
-        )
         cards = offers.locator("table.first tbody tr")
         assert [card.locator("th").inner_text() for card in cards.all()] == ["H200", "MI300X", "A100"]
         boxes = [card.bounding_box() for card in cards.all()]

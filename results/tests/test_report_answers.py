@@ -11,16 +11,16 @@ from record.findings import note
 from results.files.quantities import Quantity
 from results.find.records import Skipped
 from results.points.estimate import Estimate, Interval, Part
-from results.show.page.decision import decide
 from results.show.page.first_page import first_page
 from results.show.page.report import grid_of, points_table
 from results.show.page.shortcomings import measure_next
 from results.show.plots.style import styles_of_systems
 from results.show.tables.cells import Table
-from results.show.words import of_workload
+from results.show.words import changes, first_of, not_ranked, of_workload
 from results.tests import builder, offered
 from results.tests.of_dicts import by_point, limits
 from results.verdicts.cost import Costs, Price
+from results.verdicts.tender.decision import Decision
 
 
 class Sections(HTMLParser):
@@ -159,10 +159,10 @@ def test_bars_start_at_zero_and_end_at_the_largest_interval():
 
 
 def test_a_weight_that_makes_another_first_is_stated(tmp_path):
-    found = decide(
+    found = Decision(
         offered.points("H200", "MI300X"), offered.needs(tmp_path, offered.NEEDS.replace("A100", "H200")), offered.COSTS
     )
-    [(system, words)] = found.changes
+    [(system, words)] = changes(found.ranked)
     assert system == "MI300X"
     assert re.search(r"weight of resnet times [\d.]+", words)
 
@@ -171,13 +171,13 @@ def test_what_the_data_does_not_answer_has_a_reason(tmp_path):
     budget = "budget: {devices: 64}\n"
     text = offered.NEEDS[: offered.NEEDS.index("budget")] + budget
     points = offered.points("A100", "H200")
-    found = decide(points, offered.needs(tmp_path, text.replace("130000", "1")), None)
+    found = Decision(points, offered.needs(tmp_path, text.replace("130000", "1")), None)
     cells = page_of(points, None, found)
     assert (cells["H200", "devices"].text, cells["H200", "devices"].note) == (
         "64",
         "nodes of unknown size; limited by number of devices",
     )
-    assert "discount" not in found.changes[0][1]
+    assert "discount" not in changes(found.ranked)[0][1]
 
 
 def test_a_cost_is_of_the_point_of_its_row_or_has_a_reason():
@@ -198,7 +198,7 @@ def test_one_cause_is_one_remark_and_a_size_that_was_not_measured_is_the_largest
     text = "workloads: {gpt: {benchmark: llm_training, model: 800M}}\nbudget: {devices: 9}\n"
     text += "must: [{of: gpt, what: throughput, devices: 4, at_least: 1}]\n"
     results = by_point(records)
-    decision = decide(results, offered.needs(tmp_path, text), None)
+    decision = Decision(results, offered.needs(tmp_path, text), None)
     found = limits(records, [], [("GPT", results)], [], decision)
     assert len({one.advice for one in found}) == len(found)
     size, undecided, *_ = found
@@ -226,26 +226,26 @@ def test_a_size_that_decides_less_is_a_smaller_doubt(tmp_path, devices, slow, wh
     ]
     text = "workloads: {gpt: {benchmark: llm_training, model: 800M}}\nbudget: {devices: 16}\n"
     results = by_point(records)
-    found = limits(records, [], [("GPT", results)], [], decide(results, offered.needs(tmp_path, text), None))
+    found = limits(records, [], [("GPT", results)], [], Decision(results, offered.needs(tmp_path, text), None))
     assert [one.advice.meaning for one in found if "bought" in one.advice.meaning] == [what]
 
 
 def test_a_formula_has_scores_and_no_weights(tmp_path):
     score = "score: {formula: 1.0e6 / R, better: lower, terms: {R: {of: gpt, what: throughput}}}\n"
     text = "workloads: {gpt: {benchmark: llm_training, model: 800M}}\n" + score
-    found = decide(offered.points("A100", "H200"), offered.needs(tmp_path, text), None)
+    found = Decision(offered.points("A100", "H200"), offered.needs(tmp_path, text), None)
     number = r"[\d.]+ \([\d.]+ to [\d.]+\)"
     pattern = rf"H200 is first by .*, with a score of {number} against {number} of A100\."
-    assert re.fullmatch(pattern, found.sentence)
-    assert not found.changes
+    assert re.fullmatch(pattern, first_of(found))
+    assert not changes(found.ranked)
 
 
 def test_nobody_is_first_where_all_fail(tmp_path):
-    found = decide(offered.points("A100"), offered.needs(tmp_path), offered.COSTS)
-    assert found.sentence == "No system has a score within the whole budget."
-    [reason] = found.reasons
+    found = Decision(offered.points("A100"), offered.needs(tmp_path), offered.COSTS)
+    assert first_of(found) == "No system has a score within the whole budget."
+    [reason] = not_ranked(found.ranked)
     assert reason.startswith("Not ranked: A100, as it fails the requirement 'gpt")
-    assert not found.changes
+    assert not changes(found.ranked)
 
 
 def test_the_most_serious_limit_is_first_and_left_out_records_of_any_system_count(tmp_path):

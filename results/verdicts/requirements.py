@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from jpwr.messages import meant, near
 from record.demand import SLOS
@@ -147,12 +147,11 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Item(Quantity):
-    """A requirement: a number and its limit."""
+    """A requirement or a pledged number, with its limit."""
 
     name: str = ""
     at_least: Limit | None = None
     at_most: Limit | None = None
-    WORDS: ClassVar[Mapping[str, str]] = {}  # for outcomes, where other ones than their own
 
     def check(self, where: str) -> None:
         """Raise RecordError for values that do not go together."""

@@ -19,7 +19,7 @@ from results.verdicts.measures import Answer, answer, check_alike
 from results.verdicts.outcome import Outcome
 from results.verdicts.quality import energy_kind
 from results.verdicts.ranking import fastest, ranked_points
-from results.verdicts.requirements import Quantity, Requirements, Selection
+from results.verdicts.requirements import MEASURED, Quantity, Requirements, Selection
 from results.verdicts.scale import Offer, Size, Speed, Total
 
 NOT_SHARED = "no good run in a precision that all systems have"
@@ -263,8 +263,9 @@ def _term(
             answers[system] = Answer(why_not=finding("repeats_needed", why=NOT_SHARED))
         else:
             answers[system] = answer(mine, quantity, requirements.machine_devices)
-    of_energy = {system: one.best for system, one in answers.items() if one.by_sampling and one.best}
-    kinds = {system: {energy_kind(best.any) or ""} for system, best in of_energy.items()}
+    is_energy = quantity.what in MEASURED and MEASURED[quantity.what].path.startswith("energy.")
+    best = {system: one.best for system, one in answers.items() if is_energy and one.best}
+    kinds = {system: {energy_kind(point.any) or ""} for system, point in best.items()}
     first = next((system for system in (reference, *systems) if system in kinds), reference)
     for system in kinds:
         if why := _unlike_energies(kinds, system, first):

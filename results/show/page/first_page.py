@@ -12,7 +12,6 @@ from record.values import PER_DEVICE, WORK, count, grouped, rounded
 from results.files.quantities import QUANTITIES
 from results.points.estimate import Interval
 from results.points.repeats import PointResults
-from results.show.page.decision import Decision
 from results.show.plots.style import Styles
 from results.show.tables.accept import MARKS
 from results.show.tables.cells import half_text
@@ -24,6 +23,7 @@ from results.verdicts.ranking import best_of_systems, fastest, rank, ranked_poin
 from results.verdicts.requirements import Budget
 from results.verdicts.scale import devices_per_node
 from results.verdicts.score import Scored
+from results.verdicts.tender.decision import Decision
 
 MILLION = 1e6
 LIMITS = {"devices": "number of devices", "money": "money", "power": "power"}
@@ -228,7 +228,7 @@ def _of_machine(
     decision: Decision, workloads: Sequence[Workload], costs: Costs | None
 ) -> Iterator[tuple[Column, dict[str, Cell]]]:
     """Yield the columns of the machine that the budget allows, and of the requirements, by system."""
-    budget, rows = decision.tender.requirements.budget, decision.ranked.scores
+    budget, rows = decision.requirements.budget, decision.ranked.scores
     results = [point for _, points in workloads for point in points]
     group = _budget_words(budget, costs)
     if group and any(row.devices for row in rows):
@@ -241,7 +241,7 @@ def _of_machine(
             yield Column("power", group, power), {row.system: _machine_power(row) for row in rows}
             heading = f"{costs.currency} in {costs.lifetime_years:g} years"
             yield Column(heading, group, total), {row.system: _total(row) for row in rows}
-    if decision.tender.must:
+    if decision.must:
         met = {row.system: _requirements(decision, row.system) for row in rows}
         yield Column("requirements", group or "Requirements", QUANTITIES["Requirements met"].help), met
 

@@ -16,13 +16,12 @@ from results.find.records import Record, RecordError, Skipped
 from results.points.repeats import PointResults, by_point
 from results.predict.curve import FEWEST_POINTS
 from results.predict.predict import groups_of
-from results.show.page.decision import Decision, decide
 from results.show.page.first_page import first_page
 from results.show.page.origin import commands_of, origin_table, quality_of
 from results.show.page.shortcomings import limits, measure_next
 from results.show.plots.style import Chart, styles_of_systems
 from results.show.plots.workload import charts_of
-from results.show.tables.accept import matrix, outcome_text, verdict_table
+from results.show.tables.accept import verdict_table
 from results.show.tables.cells import STATUS, Cell, Table, is_number, sort_value
 from results.show.tables.cost import cost_table, crossing_table
 from results.show.tables.doubts import alike
@@ -30,11 +29,12 @@ from results.show.tables.prediction import disturbed_words
 from results.show.tables.reads import file_table, of_reads, read_table
 from results.show.tables.regions import region_table, split_notes
 from results.show.tables.table import LONG, point_table, within_limits
-from results.show.words import cost_words, form_of_score, of_ranking, of_workload
+from results.show.words import changes, cost_words, first_of, form_of_score, not_ranked, of_workload
 from results.verdicts.cost import Costs
 from results.verdicts.quality import GRADES
 from results.verdicts.ranking import ranked_points
 from results.verdicts.requirements import Requirements
+from results.verdicts.tender.decision import Decision
 from results.verdicts.tender.pledge import Pledge
 
 TEMPLATE = "report.html.j2"
@@ -141,7 +141,7 @@ def points_table(results: Sequence[PointResults]) -> Table:
 # Functions that the template calls, most of them with the results of a section's points.
 CALLED = (
     *(points_table, region_table, split_notes, of_reads, read_table, file_table),
-    *(grid_of, matrix, of_ranking, outcome_text, verdict_table),
+    *(grid_of, verdict_table, first_of, not_ranked, changes),
 )
 
 
@@ -165,9 +165,9 @@ def write_report(
 
     Returns the files, the page first.
     """
-    decision = decide(by_point(records), requirements, costs, skipped, pledge) if requirements else None
+    decision = Decision(by_point(records), requirements, costs, skipped, pledge) if requirements else None
     if decision:
-        records = [record for record in records if record not in decision.tender.left_out]
+        records = [record for record in records if record not in decision.left_out]
     sections = sections_of(records)
     folder = page.with_name(f"{page.stem}_plots")
     folder.mkdir(parents=True, exist_ok=True)
@@ -221,7 +221,7 @@ def _render(
         commands=commands_of(points),
         first_page=first_page(workloads, styles_of_systems(points), costs, decision),
         answers=[(title, of_workload(results)) for title, results in workloads],
-        form=form_of_score(decision.tender.requirements, decision.ranked.reference) if decision else "",
+        form=form_of_score(decision.requirements, decision.ranked.reference) if decision else "",
         limits=found,
         measure_next=measure_next(found),
         skipped=alike(str(file) for file in skipped if file.systems is None),

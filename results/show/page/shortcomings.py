@@ -9,11 +9,11 @@ from record.kinds import LEFT_OUT, NEIGHBOURS, PLACES, SIZE, SIZE_OF_OTHERS, TIE
 from record.values import PER_DEVICE, grouped
 from results.find.records import Record, Skipped
 from results.points.repeats import PointResults
-from results.show.page.decision import Decision
 from results.show.tables.doubts import alike, deviations_once, failures_once
 from results.show.words import scaled_words
 from results.verdicts.outcome import Outcome
 from results.verdicts.ranking import by_energy_kind, rank, ranked_points
+from results.verdicts.tender.decision import Decision
 
 
 class Shortcoming(NamedTuple):
@@ -68,7 +68,7 @@ def _of_decision(decision: Decision) -> Iterator[tuple[Advice, str]]:
 
 def _undecided(decision: Decision) -> Iterator[tuple[Advice, str]]:
     """Yield each undecided requirement with its systems, without those that fail another requirement."""
-    undecided = [one for one in decision.tender.must if one.outcome is Outcome.UNDECIDED]
+    undecided = [one for one in decision.must if one.outcome is Outcome.UNDECIDED]
     undecided = [one for one in undecided if one.system not in decision.failed]
     for (advice, item), verdicts in grouped(undecided, lambda one: (one.reasons[0].advice, str(one.item))).items():
         reasons = list(dict.fromkeys(one.reason for one in verdicts))
