@@ -14,6 +14,7 @@ from results.verdicts.outcome import Outcome
 from results.verdicts.quality import why_not_ranked
 from results.verdicts.ranking import by_energy_kind, filled_apart, rank, ranked_points, why_left_out
 from results.verdicts.requirements import Requirements
+from results.verdicts.scale import Machine
 from results.verdicts.score import NEAREST, Ranked, Scored
 from results.verdicts.tender.decision import Decision
 
@@ -91,22 +92,20 @@ def _names(points: Sequence[PointResults]) -> str:
     return ", ".join(dict.fromkeys(point.system for point in points))
 
 
-def scaled_words(ranked: Ranked) -> list[tuple[set[str], str]]:
-    """Return sizes that were not measured: systems with a workload and a measured size in common, and their words."""
-    rows = [row for row in ranked.scores if row.value is not None and row.devices is not None]
-    speeds = [(name, speed.measured, row) for row in rows for name, speed in row.speeds.items() if speed.measured]
-    found = []
+def scaled_words(ranked: Ranked) -> list[str]:
+    """Return the sizes that were not measured, for each workload and measured size."""
+    rows = [row for row in ranked.scores if row.value is not None and row.machine.limit]
+    speeds = [(name, speed.measured or 0, row.machine) for row in rows for name, speed in row.speeds.items()]
+    words = []
     for (name, measured), alike in grouped(speeds, lambda speed: speed[:2]).items():
-        systems = {row.system: _machine(row.devices or 0, measured) for *_, row in alike if row.devices != measured}
-        words = ", ".join(f"{system} ({machine})" for system, machine in systems.items())
-        if systems:
-            found.append((set(systems), f"{name}: {words} scaled from {devices_text(measured)}"))
-    return found
+        scaled = [_machine(machine, measured) for *_, machine in alike if machine.devices != measured]
+        words += [f"{name}: {', '.join(scaled)} scaled from {devices_text(measured)}"] if scaled else []
+    return words
 
 
-def _machine(devices: int, measured: int) -> str:
-    idle = devices % measured
-    return f"{devices}, {idle} of them idle" if idle else f"{devices}"
+def _machine(machine: Machine, measured: int) -> str:
+    idle = (machine.devices or 0) % measured
+    return f"{machine.system} ({machine.devices}{f', {idle} of them idle' if idle else ''})"
 
 
 def headline(ranked: Ranked) -> str:
@@ -181,7 +180,7 @@ def _discount(ranked: Ranked, other: str) -> str:
         if (turn.system, turn.what) == (other, f"price of {other}"):
             # With one decimal that is enough: rounded to the nearest, it may be too low.
             return f"discount of {math.ceil(1000 * (1 - turn.factor) - 1e-6) / 10:.1f} %"
-    limit = next(row.limit for row in ranked.scores if row.system == other)
+    limit = next(row.machine.limit for row in ranked.scores if row.system == other)
     return f"no discount is enough{f', as {limit} limits its size' if limit not in ('', 'money') else ''}"
 
 

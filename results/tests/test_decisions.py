@@ -109,7 +109,10 @@ def test_the_ranking_is_within_all_limits_of_the_budget(tmp_path):
     text = GPT + "budget: {devices: 30, money: 1000000, power_kw: 20}\n"
     decision = decided(tmp_path, records, text, costs)
     scores = decision.ranked.scores
-    assert {one.system: (one.devices, one.limit) for one in scores} == {"A": (30, "devices"), "B": (26, "power")}
+    assert {one.system: (one.machine.devices, one.machine.limit) for one in scores} == {
+        "A": (30, "devices"),
+        "B": (26, "power"),
+    }
     assert first_of(decision).startswith("B is first within the whole budget, ")
 
 
@@ -122,7 +125,7 @@ def test_whole_jobs_run_on_whole_nodes(tmp_path, devices, per_node, bought, spee
     costs = Costs("EUR", 0.2, {"A": Price(1_000, devices_per_node=per_node)})
     decision = decided(tmp_path, records, GPT + f"budget: {{money: {devices * 1000}}}", costs)
     [one] = decision.ranked.scores
-    assert one.devices == bought
+    assert one.machine.devices == bought
     estimate = one.speeds["gpt"].estimate
     assert (estimate and estimate.value) == (speed and pytest.approx(speed))
 
@@ -132,7 +135,7 @@ def test_runs_over_several_nodes_say_how_large_a_node_is(tmp_path):
     for record in records:
         record["layout"]["num_nodes"] = 2
     decision = decided(tmp_path, records, GPT + "budget: {devices: 11}")
-    assert decision.ranked.scores[0].devices == 8
+    assert decision.ranked.scores[0].machine.devices == 8
 
 
 def test_one_tag_in_two_offers_is_two_systems(tmp_path, capsys, monkeypatch):

@@ -209,27 +209,6 @@ def test_one_cause_is_one_remark_and_a_size_that_was_not_measured_is_the_largest
     assert detail.startswith("A, B, C, D, gpt: throughput on 4 devices at least 1: no run at this point, only at")
 
 
-@pytest.mark.parametrize(
-    ("devices", "slow", "what"),
-    [
-        ((1, 16), (1, 4), "Of systems that are not first, the size that would be bought was not measured."),
-        ((1, 32), (1, 32), "The size that would be bought was not measured."),
-    ],
-)
-def test_a_size_that_decides_less_is_a_smaller_doubt(tmp_path, devices, slow, what):
-    made = {"A": (100, devices), "B": (50, slow)}
-    records = [
-        builder.result(system, number, 32, speed * number * (1 + 0.001 * repeat), model="800M")
-        for system, (speed, numbers) in made.items()
-        for number in numbers
-        for repeat in (-1, 0, 1)
-    ]
-    text = "workloads: {gpt: {benchmark: llm_training, model: 800M}}\nbudget: {devices: 16}\n"
-    results = by_point(records)
-    found = limits(records, [], [("GPT", results)], [], Decision(results, offered.needs(tmp_path, text), None))
-    assert [one.advice.meaning for one in found if "bought" in one.advice.meaning] == [what]
-
-
 def test_a_formula_has_scores_and_no_weights(tmp_path):
     score = "score: {formula: 1.0e6 / R, better: lower, terms: {R: {of: gpt, what: throughput}}}\n"
     text = "workloads: {gpt: {benchmark: llm_training, model: 800M}}\n" + score

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from jpwr.messages import near
@@ -20,7 +21,7 @@ from results.verdicts.outcome import Outcome
 from results.verdicts.quality import energy_kind
 from results.verdicts.ranking import fastest, ranked_points
 from results.verdicts.requirements import MEASURED, Quantity, Requirements, Selection
-from results.verdicts.scale import Offer, Size, Speed, Total
+from results.verdicts.scale import Machine, Speed, devices_per_node, energy_kinds, hungriest
 
 NOT_SHARED = "no good run in a precision that all systems have"
 NEAREST = 3  # systems after the first, for which the change of a weight that would make them first is reported
@@ -29,14 +30,16 @@ NEAREST = 3  # systems after the first, for which the change of a weight that wo
 class Scored(NamedTuple):
     """Score of one system; `value` is None if `why_not` gives a reason."""
 
-    system: str
+    machine: Machine
     value: float | None
-    interval: Interval | None
-    devices: int | None
-    speeds: Mapping[str, Speed]  # by workload
-    total: Total | None = None
+    interval: Interval | None = None
     why_not: str = ""
-    limit: str = ""  # of the budget, which binds the number of devices
+    speeds: Mapping[str, Speed] = MappingProxyType({})  # by workload
+
+    @property
+    def system(self) -> str:
+        """Name of the system."""
+        return self.machine.system
 
 
 class Turn(NamedTuple):
@@ -80,22 +83,28 @@ def ranking_of(
         raise RecordError("a budget of money or power needs prices of the machines: give --prices FILE")
     if not any(one.weight for one in requirements.workloads.values()):
         raise RecordError("all weights of the requirements are 0: set one above 0")
-    return _Comparison(_offers(results, systems, requirements, costs), requirements).ranked(failed)
+    return _Comparison(_machines(results, systems, requirements, costs), requirements).ranked(failed)
 
 
-def _offers(
+def _machines(
     results: Sequence[PointResults], systems: Sequence[str], requirements: Requirements, costs: Costs | None
-) -> dict[str, Offer]:
-    """Return the offers; one whose energy differs in kind from the reference's has no size by power."""
+) -> dict[str, Machine]:
+    """Return the machines; one whose energy differs in kind from the reference's has no size by power."""
     alike = {name: _of_one_precision(results, wanted) for name, wanted in requirements.workloads.items()}
-    offers = {}
+    points = {
+        system: {name: [one for one in every if one.system == system] for name, every in alike.items()}
+        for system in systems
+    }
+    kinds = {system: energy_kinds(points[system]) for system in systems}
+    machines = {}
     for system in systems:
-        points = {name: [one for one in every if one.system == system] for name, every in alike.items()}
-        offers[system] = Offer(system, [one for one in results if one.system == system], points, costs)
-    kinds = {system: offer.kinds for system, offer in offers.items()}
-    for system, offer in offers.items():
-        offer.unlike = _unlike_energies(kinds, system, requirements.reference)
-    return offers
+        price = costs.systems.get(system) if costs else None
+        per_node = devices_per_node([one for one in results if one.system == system], price)
+        unlike = _unlike_energies(kinds, system, requirements.reference)
+        machines[system] = Machine(
+            system, points[system], costs, per_node, hungriest(points[system], costs), unlike, devices=1
+        )
+    return machines
 
 
 def _unlike_energies(kinds: Mapping[str, set[str]], system: str, reference: str) -> str:
@@ -131,22 +140,25 @@ def _per_device(points: Sequence[PointResults]) -> Speed:
 class _Comparison:
     """Comparison of systems by the weighted geometric mean of their throughputs."""
 
-    def __init__(self, offers: Mapping[str, Offer], requirements: Requirements) -> None:
-        self._offers, self._reference, self._budget = offers, requirements.reference, requirements.budget
+    def __init__(self, machines: Mapping[str, Machine], requirements: Requirements) -> None:
+        self._reference, self._budget = requirements.reference, requirements.budget
         weights = {name: one.weight for name, one in requirements.workloads.items() if one.weight}
         self._weights = {name: weight / math.fsum(weights.values()) for name, weight in weights.items()}
-        self._sizes = {system: offer.size(self._budget) for system, offer in offers.items()}
+        is_sized = bool(self._budget.limits)
+        self._machines = {
+            system: machine.within(self._budget) if is_sized else machine for system, machine in machines.items()
+        }
         self._speeds = {
             system: {
-                name: self._sizes[system].speed(points) if self._budget.limits else _per_device(points)
-                for name, points in one.points.items()
+                name: machine.speed(name) if is_sized else _per_device(points)
+                for name, points in machine.points.items()
             }
-            for system, one in offers.items()
+            for system, machine in self._machines.items()
         }
 
     def ranked(self, failed: Mapping[str, str]) -> Ranked:
         """Return the ranking; failed: why systems have no score."""
-        rows, tied = _in_order([self._scored(system, failed.get(system, "")) for system in self._offers])
+        rows, tied = _in_order([self._scored(system, failed.get(system, "")) for system in self._machines])
         first, *others = (one.system for one in rows if one.value is not None or one is rows[0])
         turns = [turn for system in others[:NEAREST] for turn in self._weight_turns(first, system)]
         turns += [turn for system in others for turn in self._price_turn(first, system)]
@@ -168,12 +180,12 @@ class _Comparison:
 
     def _scored(self, system: str, failed: str) -> Scored:
         ratio = failed or self._over(system, self._reference)
-        if system == self._reference and not isinstance(ratio, str):
+        machine, speeds = self._machines[system], self._speeds[system]
+        if isinstance(ratio, str):
+            return Scored(machine, None, None, ratio, speeds)
+        if system == self._reference:
             ratio = exactly(1.0)
-        value, interval, why_not = (None, None, ratio) if isinstance(ratio, str) else (ratio.value, ratio.interval, "")
-        size = self._sizes[system] if self._budget.limits else Size(1)
-        total = self._offers[system].total(size) if self._budget.limits else None
-        return Scored(system, value, interval, size.devices, self._speeds[system], total, why_not, size.limit)
+        return Scored(machine, ratio.value, ratio.interval, "", speeds)
 
     def _weight_turns(self, first: str, other: str) -> Iterator[Turn]:
         """Yield for each weight the factor at which another system ties with the first."""
@@ -193,21 +205,21 @@ class _Comparison:
 
         None if the size does not depend on money, or no price suffices within the other limits.
         """
-        offer, size, money = self._offers[other], self._sizes[other], self._budget.money
-        if not (money and offer.price):
+        machine, money = self._machines[other], self._budget.money
+        if not (money and machine.price):
             return
         measured = (speed.measured or 1 for speed in self._speeds[other].values())
-        step = math.lcm(offer.per_node, *measured)  # multiples of it leave no device idle: the score is linear
-        least = self._score(first, self._sizes[first]) * (1 - 1e-9)
-        devices = step * math.ceil(least / self._score(other, size._replace(devices=step)))
-        most = offer.size(replace(self._budget, money=None)).devices or math.inf
-        if (size.devices or 0) < devices <= most and self._score(other, size._replace(devices=devices)) >= least:
-            yield Turn(other, f"price of {other}", money / devices / offer.price.price_per_device)
+        step = math.lcm(machine.per_node or 1, *measured)  # multiples leave no device idle: the score is linear
+        least = self._score(self._machines[first]) * (1 - 1e-9)
+        devices = step * math.ceil(least / self._score(replace(machine, devices=step)))
+        most = machine.within(replace(self._budget, money=None)).devices or math.inf
+        is_enough = self._score(replace(machine, devices=devices)) >= least
+        if is_enough and (machine.devices or 0) < devices <= most:
+            yield Turn(other, f"price of {other}", money / devices / machine.price.price_per_device)
 
-    def _score(self, system: str, size: Size) -> float:
-        """Return the weighted product of a system's throughputs at a size; 0 without one of them."""
-        points = self._offers[system].points
-        speeds = {name: size.speed(points[name]).estimate for name in self._weights}
+    def _score(self, machine: Machine) -> float:
+        """Return the weighted product of a machine's throughputs; 0 without one of them."""
+        speeds = {name: machine.speed(name).estimate for name in self._weights}
         return math.prod(one.value ** self._weights[name] if one else 0.0 for name, one in speeds.items())
 
 
@@ -238,13 +250,13 @@ def _by_formula(
         slopes = {} if missing else score.value.slopes(values)
         if any(map(math.isnan, (value, *slopes.values()))):
             reason = "; ".join(missing) or f"{score.formula} has no value of {values}"
-            rows.append(Scored(system, None, None, None, {}, None, reason))
+            rows.append(Scored(Machine(system), None, why_not=reason))
             continue
         parts = _parts(slopes, answers)
         choices = math.prod(one.points for one in answers.values())
         half = None if parts is None else half_interval(parts, choices)
         interval = None if half is None else Interval(value - half, value + half)
-        rows.append(Scored(system, value, interval, None, {}))
+        rows.append(Scored(Machine(system), value, interval))
     rows, tied = _in_order(rows, 1 if score.better == "higher" else -1)
     title = f"by {score.formula}, {score.better} is better"
     return Ranked(title, rows, tied, [])

@@ -21,7 +21,7 @@ from results.verdicts.outcome import Outcome
 from results.verdicts.quality import ESTIMATE, energy_kind, grade, why_not_ranked
 from results.verdicts.ranking import best_of_systems, fastest, rank, ranked_points, why_left_out
 from results.verdicts.requirements import Budget
-from results.verdicts.scale import devices_per_node
+from results.verdicts.scale import Machine
 from results.verdicts.score import Scored
 from results.verdicts.tender.decision import Decision
 
@@ -97,7 +97,7 @@ def first_page(
     for at, (title, results) in enumerate(workloads):
         figures += _of_workload(title, results, [points[at] for *_, points in rows], costs)
     if decision:
-        figures += ((column, once(cells)) for column, cells in _of_machine(decision, workloads, costs))
+        figures += ((column, once(cells)) for column, cells in _of_machine(decision, costs))
     drawn = [
         Row(system, styles[system]["color"], [cells[number] for _, cells in figures])
         for number, (system, *_) in enumerate(rows)
@@ -224,23 +224,17 @@ def _cost(point: PointResults | None, costs: Costs) -> Cell:
     return _figure(share * cost.total, Interval(*(share * end for end in ends)) if ends else None)
 
 
-def _of_machine(
-    decision: Decision, workloads: Sequence[Workload], costs: Costs | None
-) -> Iterator[tuple[Column, dict[str, Cell]]]:
+def _of_machine(decision: Decision, costs: Costs | None) -> Iterator[tuple[Column, dict[str, Cell]]]:
     """Yield the columns of the machine that the budget allows, and of the requirements, by system."""
-    budget, rows = decision.requirements.budget, decision.ranked.scores
-    results = [point for _, points in workloads for point in points]
-    group = _budget_words(budget, costs)
-    if group and any(row.devices for row in rows):
-        yield (
-            Column("devices", group, QUANTITIES["Machine"].help),
-            {row.system: _size(row, results, costs) for row in rows},
-        )
+    rows = decision.ranked.scores
+    group = _budget_words(decision.requirements.budget, costs)
+    if group and any(row.machine.devices for row in rows):
+        yield Column("devices", group, QUANTITIES["Machine"].help), {row.system: _size(row) for row in rows}
         if costs:
             power, total = QUANTITIES["Power"].help, QUANTITIES["Total cost"].help
-            yield Column("power", group, power), {row.system: _machine_power(row) for row in rows}
+            yield Column("power", group, power), {row.system: _machine_power(row.machine) for row in rows}
             heading = f"{costs.currency} in {costs.lifetime_years:g} years"
-            yield Column(heading, group, total), {row.system: _total(row) for row in rows}
+            yield Column(heading, group, total), {row.system: _total(row.machine) for row in rows}
     if decision.must:
         met = {row.system: _requirements(decision, row.system) for row in rows}
         yield Column("requirements", group or "Requirements", QUANTITIES["Requirements met"].help), met
@@ -255,29 +249,26 @@ def _budget_words(budget: Budget, costs: Costs | None) -> str:
     return f"Within the budget of {' and '.join(filter(None, limits))}" if any(limits) else ""
 
 
-def _size(row: Scored, results: Sequence[PointResults], costs: Costs | None) -> Cell:
+def _size(row: Scored) -> Cell:
     """Return the number of devices and whole nodes, and which limit of the budget binds it."""
-    if not row.devices:
+    machine = row.machine
+    if not machine.devices:
         return Cell(note=row.why_not)
-    price = costs.systems.get(row.system) if costs else None
-    points = [point for point in results if point.system == row.system]
-    is_known = (price and price.devices_per_node) or any((point.any.layout.num_nodes or 1) > 1 for point in points)
-    nodes = count(-(-row.devices // devices_per_node(points, price)), "node") if is_known else "nodes of unknown size"
-    bound = f"limited by {LIMITS[row.limit]}" if row.limit in LIMITS else ""
-    return Cell(f"{row.devices:,}", "; ".join(filter(None, [nodes, bound])))
+    nodes = count(-(-machine.devices // machine.per_node), "node") if machine.per_node else "nodes of unknown size"
+    return Cell(f"{machine.devices:,}", f"{nodes}; limited by {LIMITS[machine.limit]}")
 
 
-def _machine_power(row: Scored) -> Cell:
-    if row.total is None or row.total.power_kw is None:
-        return Cell("unknown", "no energy that counts for each workload") if row.devices else Cell()
-    return Cell(f"{rounded(row.total.power_kw)} kW")
+def _machine_power(machine: Machine) -> Cell:
+    if machine.power_kw is None:
+        return Cell("unknown", "no energy that counts for each workload") if machine.devices else Cell()
+    return Cell(f"{rounded(machine.power_kw)} kW")
 
 
-def _total(row: Scored) -> Cell:
+def _total(machine: Machine) -> Cell:
     """Return the total cost; the price has all its digits: rounded, it could seem to reach the limit that it keeps."""
-    if row.total is None:
-        return Cell("unknown", "no price of this system") if row.devices else Cell()
-    return Cell(rounded(row.total.total) or "unknown", f"purchase {row.total.purchase:,.0f}")
+    if machine.purchase is None:
+        return Cell("unknown", "no price of this system") if machine.devices else Cell()
+    return Cell(rounded(machine.total) or "unknown", f"purchase {machine.purchase:,.0f}")
 
 
 def _requirements(decision: Decision, system: str) -> Cell:

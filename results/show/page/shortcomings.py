@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from record.kinds import LEFT_OUT, NEIGHBOURS, PLACES, SIZE, SIZE_OF_OTHERS, TIE, Advice
+from record.kinds import LEFT_OUT, NEIGHBOURS, PLACES, SIZE, TIE, Advice
 from record.values import PER_DEVICE, grouped
 from results.find.records import Record, Skipped
 from results.points.repeats import PointResults
@@ -57,13 +57,10 @@ def _left_out(skipped: Sequence[Skipped]) -> Iterator[tuple[Advice, str]]:
 
 def _of_decision(decision: Decision) -> Iterator[tuple[Advice, str]]:
     ranked = decision.ranked
-    firsts, sizes = [ranked.scores[0].system, *ranked.tied], scaled_words(ranked)
-    is_of_first = any(systems.intersection(firsts) for systems, _ in sizes)
-    for _, words in sizes:
-        yield SIZE if is_of_first else SIZE_OF_OTHERS, words
+    yield from ((SIZE, words) for words in scaled_words(ranked))
     yield from _undecided(decision)
     if ranked.tied:
-        yield TIE, f"{', '.join(firsts)} {ranked.title}"
+        yield TIE, f"{', '.join([ranked.scores[0].system, *ranked.tied])} {ranked.title}"
 
 
 def _undecided(decision: Decision) -> Iterator[tuple[Advice, str]]:
