@@ -95,7 +95,7 @@ def _names(points: Sequence[PointResults]) -> str:
 def scaled_words(ranked: Ranked) -> list[str]:
     """Return the sizes that were not measured, for each workload and measured size."""
     rows = [row for row in ranked.scores if row.value is not None and row.machine.limit]
-    speeds = [(name, speed.measured or 0, row.machine) for row in rows for name, speed in row.speeds.items()]
+    speeds = [(name, speed.measured or 0, row.machine) for row in rows for name, speed in row.machine.speeds.items()]
     words = []
     for (name, measured), alike in grouped(speeds, lambda speed: speed[:2]).items():
         scaled = [_machine(machine, measured) for *_, machine in alike if machine.devices != measured]
@@ -163,7 +163,7 @@ def changes(ranked: Ranked) -> list[tuple[str, str]]:
 
 
 def _weights(ranked: Ranked, system: str) -> str:
-    if len(ranked.scores[0].speeds) < 2:
+    if len(ranked.scores[0].machine.speeds) < 2:
         return ""
     turns = [turn for turn in ranked.turns if turn.system == system and not turn.what.startswith("price")]
     near = [f"{turn.what} times {turn.factor:.3g}" for turn in turns if 1 / NEAR <= turn.factor <= NEAR]
@@ -207,7 +207,7 @@ def cost_words(results: Sequence[PointResults], costs: Costs, failed: Collection
         if len(best) > 1:
             first, *tied = tied_with_cheapest(best)
             single = any(len(best[system][0].good) < 2 for system in (first, *tied))
-            tie = f"{', '.join([first, *tied])} tie for the cheapest: {ONE_RUN if single else OVERLAP}"
+            tie = first_words("for the cheapest", [first, *tied], "", ONE_RUN if single else OVERLAP)
             who = tie if tied else f"{first} is the cheapest"
             words.append(f"{results[0].point.model} in {kind}: for {costed_work(best[first][0]).words}, {who}.")
     return words

@@ -94,7 +94,7 @@ def test_a_cost_that_is_lower_within_the_intervals_is_no_lead(of_b, power_w, sen
     alone = len(of_b) == 1  # then nothing is dearer beyond doubt
     assert tied_with_cheapest(found) == (["B", "A"] if level else ["B"]) + (["C"] if alone else [])
     words = " ".join(cost_words(results, costs))
-    assert (f"B, A{', C' if alone else ''} tie for the cheapest" in words) == level
+    assert (f"{'B, A and C' if alone else 'B and A'} tie for the cheapest" in words) == level
     assert ("B is the cheapest." in words) == (not level)
     assert ("one run gives no interval" in words) == alone
     turns = [] if alone else [("C", "B")] if level else [("B", "A"), ("A", "B"), ("C", "B")]

@@ -126,7 +126,7 @@ def test_whole_jobs_run_on_whole_nodes(tmp_path, devices, per_node, bought, spee
     decision = decided(tmp_path, records, GPT + f"budget: {{money: {devices * 1000}}}", costs)
     [one] = decision.ranked.scores
     assert one.machine.devices == bought
-    estimate = one.speeds["gpt"].estimate
+    estimate = one.machine.speeds["gpt"].estimate
     assert (estimate and estimate.value) == (speed and pytest.approx(speed))
 
 

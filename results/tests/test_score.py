@@ -194,7 +194,7 @@ def test_a_tenders_own_formula_of_means_without_the_ends(tmp_path):
     low, high = found.scores[0].interval
     assert low < found.scores[0].value < high
     assert found.title == "by 7.19 / R + 9.05 / B, higher is better"
-    assert (found.turns, found.reference, {len(one.speeds) for one in found.scores}) == ([], "", {0})
+    assert (found.turns, found.reference, {len(one.machine.speeds) for one in found.scores}) == ([], "", {0})
     lower = ranked(tmp_path, FORMULA.replace("better: higher", "better: lower"), vendors(FIVE))
     assert [one.system for one in lower.scores] == [one.system for one in found.scores][::-1]
     assert lower.title.endswith("lower is better")
@@ -351,7 +351,7 @@ def test_a_formulas_missing_system_is_last_and_named(tmp_path):
     for better, order in (("higher", ["A", "B", "0"]), ("lower", ["B", "A", "0"])):
         text = FORMULA.replace("better: higher", f"better: {better}")
         found = ranked(tmp_path, text, [*short, *vendors(FIVE)])
-        assert ([one.system for one in found.scores], found.tied, found.scores[-1].speeds) == (order, [], {})
+        assert ([one.system for one in found.scores], found.tied, found.scores[-1].machine.speeds) == (order, [], {})
         assert found.scores[-1].why_not
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
 from record.findings import Finding, finding
@@ -18,10 +19,11 @@ from results.points.facts import CPUS, DEVICE, FLOPS, Setup, as_key, differences
 from results.points.repeats import PointResults
 from results.verdicts.cost import HOURS_PER_YEAR, Costs, Price, uncovered_w
 from results.verdicts.quality import energy_kind, why_not_ranked
-from results.verdicts.ranking import best_by_devices, ranked_points
+from results.verdicts.ranking import best_by_devices, fastest, ranked_points
 from results.verdicts.requirements import Budget
 
 POWER = "energy.avg_power_w"
+NOT_SHARED = "no good run in a precision that all systems have"
 NO_ENERGY = "not every workload has an energy that counts"
 
 
@@ -102,7 +104,7 @@ class Machine:
     per_node: int | None = None  # devices; None: not known
     power: Estimate | str = ""  # of a device at the supply, or why not every workload has one
     unlike: str = ""  # why no size depends on its power, which is of another kind than that of others
-    devices: int | None = None  # None if `why_not` gives a reason
+    devices: int | None = None  # None without a budget, and if `why_not` gives a reason
     limit: str = ""  # of the budget, which binds the size: devices, money or power
     why_not: str = ""
 
@@ -131,11 +133,18 @@ class Machine:
         hours = HOURS_PER_YEAR * self.costs.lifetime_years * self.costs.utilisation
         return self.purchase + self.power_kw * hours * self.costs.electricity_per_kwh
 
-    def speed(self, workload: str) -> Speed:
-        """Return the throughput of all devices at a workload."""
-        if self.devices is None:
+    @cached_property
+    def speeds(self) -> dict[str, Speed]:
+        """Throughput of all devices at each workload; per device, at the best point, without a budget."""
+        return {name: self._speed(points) for name, points in self.points.items()}
+
+    def _speed(self, points: Sequence[PointResults]) -> Speed:
+        if self.why_not:
             return Speed(None, self.why_not)
-        speed = speed_of(self.points[workload], self.devices)
+        if self.devices is None:
+            best = fastest(ranked_points(points))
+            return Speed(best.estimate(PER_DEVICE), best.point.place) if best else Speed(None, NOT_SHARED)
+        speed = speed_of(points, self.devices)
         if speed.estimate and self.limit == "power" and isinstance(self.power, Estimate):
             # The number of devices has the relative error of the power.
             return speed._replace(estimate=speed.estimate * (exactly(self.power.value) / self.power))
@@ -143,7 +152,7 @@ class Machine:
 
     def within(self, budget: Budget) -> Machine:
         """Return the machine in the largest size within all limits of the budget, of which the tightest binds."""
-        sizes, price, power = [], self.price, self.unlike or self.power
+        sizes, price, power = list[Machine](), self.price, self.unlike or self.power
         no_price = self.costs.no_price(self.system) if self.costs and not price else ""
         if budget.devices:
             sizes.append(self._sized("devices", budget.devices))
@@ -155,7 +164,9 @@ class Machine:
             sizes.append(self._sized("power", 1000 * budget.power_kw / power.value))
         elif budget.power_kw:
             sizes.append(self._sized("power", 0, no_price or str(power)))
-        return min(sizes, key=lambda machine: machine.devices or -1, default=replace(self, devices=None))
+        return min(
+            sizes, key=lambda machine: machine.devices or -1, default=replace(self, devices=None, limit="", why_not="")
+        )
 
     def _sized(self, limit: str, devices: float, why_not: str = "") -> Machine:
         """Return the machine in the whole nodes that a limit of the budget allows, given its number of devices."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import NamedTuple
 
 from jpwr.messages import near
 from record.findings import finding
-from record.values import PER_DEVICE, grouped
+from record.values import grouped
 from results.find.records import RecordError
 from results.points.estimate import Estimate, Interval, Part, exactly, half_interval, overlap, product
 from results.points.repeats import PointResults
@@ -19,11 +18,10 @@ from results.verdicts.cost import Costs
 from results.verdicts.measures import Answer, answer, check_alike
 from results.verdicts.outcome import Outcome
 from results.verdicts.quality import energy_kind
-from results.verdicts.ranking import fastest, ranked_points
-from results.verdicts.requirements import MEASURED, Quantity, Requirements, Selection
-from results.verdicts.scale import Machine, Speed, devices_per_node, energy_kinds, hungriest
+from results.verdicts.ranking import ranked_points
+from results.verdicts.requirements import MEASURED, Budget, Quantity, Requirements, Selection
+from results.verdicts.scale import NOT_SHARED, Machine, devices_per_node, energy_kinds, hungriest
 
-NOT_SHARED = "no good run in a precision that all systems have"
 NEAREST = 3  # systems after the first, for which the change of a weight that would make them first is reported
 
 
@@ -34,7 +32,6 @@ class Scored(NamedTuple):
     value: float | None
     interval: Interval | None = None
     why_not: str = ""
-    speeds: Mapping[str, Speed] = MappingProxyType({})  # by workload
 
     @property
     def system(self) -> str:
@@ -83,7 +80,7 @@ def ranking_of(
         raise RecordError("a budget of money or power needs prices of the machines: give --prices FILE")
     if not any(one.weight for one in requirements.workloads.values()):
         raise RecordError("all weights of the requirements are 0: set one above 0")
-    return _Comparison(_machines(results, systems, requirements, costs), requirements).ranked(failed)
+    return _by_weights(_machines(results, systems, requirements, costs), requirements, failed)
 
 
 def _machines(
@@ -101,9 +98,7 @@ def _machines(
         price = costs.systems.get(system) if costs else None
         per_node = devices_per_node([one for one in results if one.system == system], price)
         unlike = _unlike_energies(kinds, system, requirements.reference)
-        machines[system] = Machine(
-            system, points[system], costs, per_node, hungriest(points[system], costs), unlike, devices=1
-        )
+        machines[system] = Machine(system, points[system], costs, per_node, hungriest(points[system], costs), unlike)
     return machines
 
 
@@ -132,95 +127,75 @@ def _of_one_precision(results: Sequence[PointResults], wanted: Selection) -> lis
     return [one for one in every if one.precision in shared or not (one.good or one.precision)]
 
 
-def _per_device(points: Sequence[PointResults]) -> Speed:
-    best = fastest(ranked_points(points))
-    return Speed(best.estimate(PER_DEVICE), best.point.place) if best else Speed(None, NOT_SHARED)
+def _by_weights(machines: Mapping[str, Machine], requirements: Requirements, failed: Mapping[str, str]) -> Ranked:
+    """Rank the systems by the weighted geometric mean of their throughputs; failed: why systems have no score."""
+    reference, budget = requirements.reference, requirements.budget
+    given = {name: one.weight for name, one in requirements.workloads.items() if one.weight}
+    weights = {name: weight / math.fsum(given.values()) for name, weight in given.items()}
+    machines = {system: machine.within(budget) for system, machine in machines.items()}
+    scores = {system: _weighted(machine, weights) for system, machine in machines.items()}
+    rows = []
+    for system, machine in machines.items():
+        ours, theirs = scores[system], scores[reference]
+        if system in failed or isinstance(ours, str) or isinstance(theirs, str):
+            why_not = failed.get(system) or next(one for one in (ours, theirs) if isinstance(one, str))
+            rows.append(Scored(machine, None, why_not=why_not))
+        else:
+            ratio = exactly(1.0) if system == reference else ours / theirs
+            rows.append(Scored(machine, ratio.value, ratio.interval))
+    rows, tied = _in_order(rows)
+    first, *others = (row.machine for row in rows if row.value is not None or row is rows[0])
+    turns = [turn for other in others[:NEAREST] for turn in _weight_turns(first, other, weights)]
+    turns += [turn for other in others for turn in _price_turn(first, other, weights, budget)]
+    best = [scores[machine.system] for machine in (first, *others[:1])]
+    lead = best[0] / best[1] if others and isinstance(best[0], Estimate) and isinstance(best[1], Estimate) else None
+    return Ranked(budget.title, rows, tied, turns, reference, lead, bool(budget.money))
 
 
-class _Comparison:
-    """Comparison of systems by the weighted geometric mean of their throughputs."""
+def _weighted(machine: Machine, weights: Mapping[str, float]) -> Estimate | str:
+    """Return the weighted product of a machine's throughputs, or why there is none."""
+    factors = []
+    for name, weight in weights.items():
+        estimate, words, _ = machine.speeds[name]
+        if estimate is None:
+            return f"{name} of {machine.system}: {words}"
+        factors.append((estimate, weight))
+    return product(factors)
 
-    def __init__(self, machines: Mapping[str, Machine], requirements: Requirements) -> None:
-        self._reference, self._budget = requirements.reference, requirements.budget
-        weights = {name: one.weight for name, one in requirements.workloads.items() if one.weight}
-        self._weights = {name: weight / math.fsum(weights.values()) for name, weight in weights.items()}
-        is_sized = bool(self._budget.limits)
-        self._machines = {
-            system: machine.within(self._budget) if is_sized else machine for system, machine in machines.items()
-        }
-        self._speeds = {
-            system: {
-                name: machine.speed(name) if is_sized else _per_device(points)
-                for name, points in machine.points.items()
-            }
-            for system, machine in self._machines.items()
-        }
 
-    def ranked(self, failed: Mapping[str, str]) -> Ranked:
-        """Return the ranking; failed: why systems have no score."""
-        rows, tied = _in_order([self._scored(system, failed.get(system, "")) for system in self._machines])
-        first, *others = (one.system for one in rows if one.value is not None or one is rows[0])
-        turns = [turn for system in others[:NEAREST] for turn in self._weight_turns(first, system)]
-        turns += [turn for system in others for turn in self._price_turn(first, system)]
-        lead = self._over(first, others[0]) if others else None
-        lead = lead if isinstance(lead, Estimate) else None
-        return Ranked(self._budget.title, rows, tied, turns, self._reference, lead, bool(self._budget.money))
+def _weight_turns(first: Machine, other: Machine, weights: Mapping[str, float]) -> Iterator[Turn]:
+    """Yield for each weight the factor at which another system ties with the first."""
+    leads = {}
+    for name in weights:
+        ours, theirs = (machine.speeds[name].estimate for machine in (first, other))
+        assert ours and theirs
+        leads[name] = math.log(ours.value / theirs.value)
+    for name, lead in leads.items():
+        others_lead = math.fsum(weights[one] * value for one, value in leads.items() if one != name)
+        factor = -others_lead / (weights[name] * lead) if lead else math.nan
+        if factor > 0:
+            yield Turn(other.system, f"weight of {name}", factor)
 
-    def _over(self, system: str, base: str) -> Estimate | str:
-        """Return the ratio of two scores, or why there is none."""
-        ratios = []
-        for name, weight in self._weights.items():
-            for one in (system, base):
-                if self._speeds[one][name].estimate is None:
-                    return f"{name} of {one}: {self._speeds[one][name].words}"
-            ours, theirs = (self._speeds[one][name].estimate for one in (system, base))
-            assert ours and theirs
-            ratios.append((ours / theirs, weight))
-        return product(ratios)
 
-    def _scored(self, system: str, failed: str) -> Scored:
-        ratio = failed or self._over(system, self._reference)
-        machine, speeds = self._machines[system], self._speeds[system]
-        if isinstance(ratio, str):
-            return Scored(machine, None, None, ratio, speeds)
-        if system == self._reference:
-            ratio = exactly(1.0)
-        return Scored(machine, ratio.value, ratio.interval, "", speeds)
+def _price_turn(first: Machine, other: Machine, weights: Mapping[str, float], budget: Budget) -> Iterator[Turn]:
+    """Yield the factor of the price at which another system, in whole nodes and full jobs, is not behind the first.
 
-    def _weight_turns(self, first: str, other: str) -> Iterator[Turn]:
-        """Yield for each weight the factor at which another system ties with the first."""
-        leads = {}
-        for name in self._weights:
-            ours, theirs = (self._speeds[system][name].estimate for system in (first, other))
-            assert ours and theirs
-            leads[name] = math.log(ours.value / theirs.value)
-        for name, lead in leads.items():
-            others_lead = math.fsum(self._weights[one] * value for one, value in leads.items() if one != name)
-            factor = -others_lead / (self._weights[name] * lead) if lead else math.nan
-            if factor > 0:
-                yield Turn(other, f"weight of {name}", factor)
+    None if the size does not depend on money, or no price suffices within the other limits.
+    """
 
-    def _price_turn(self, first: str, other: str) -> Iterator[Turn]:
-        """Yield the factor of the price at which another system, in whole nodes and full jobs, is not behind the first.
+    def score(machine: Machine) -> float:
+        product = _weighted(machine, weights)
+        return product.value if isinstance(product, Estimate) else 0.0
 
-        None if the size does not depend on money, or no price suffices within the other limits.
-        """
-        machine, money = self._machines[other], self._budget.money
-        if not (money and machine.price):
-            return
-        measured = (speed.measured or 1 for speed in self._speeds[other].values())
-        step = math.lcm(machine.per_node or 1, *measured)  # multiples leave no device idle: the score is linear
-        least = self._score(self._machines[first]) * (1 - 1e-9)
-        devices = step * math.ceil(least / self._score(replace(machine, devices=step)))
-        most = machine.within(replace(self._budget, money=None)).devices or math.inf
-        is_enough = self._score(replace(machine, devices=devices)) >= least
-        if is_enough and (machine.devices or 0) < devices <= most:
-            yield Turn(other, f"price of {other}", money / devices / machine.price.price_per_device)
-
-    def _score(self, machine: Machine) -> float:
-        """Return the weighted product of a machine's throughputs; 0 without one of them."""
-        speeds = {name: machine.speed(name).estimate for name in self._weights}
-        return math.prod(one.value ** self._weights[name] if one else 0.0 for name, one in speeds.items())
+    if not (budget.money and other.price):
+        return
+    measured = (speed.measured or 1 for speed in other.speeds.values())
+    step = math.lcm(other.per_node or 1, *measured)  # multiples of it leave no device idle: the score is linear
+    least = score(first) * (1 - 1e-9)
+    devices = step * math.ceil(least / score(replace(other, devices=step)))
+    most = other.within(replace(budget, money=None)).devices or math.inf
+    if (other.devices or 0) < devices <= most and score(replace(other, devices=devices)) >= least:
+        yield Turn(other.system, f"price of {other.system}", budget.money / devices / other.price.price_per_device)
 
 
 def _in_order(rows: Sequence[Scored], sign: int = 1) -> tuple[list[Scored], list[str]]:

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from record.kinds import LEFT_OUT, NEIGHBOURS, PLACES, SIZE, TIE, Advice
-from record.values import PER_DEVICE, grouped
+from record.values import grouped
 from results.find.records import Record, Skipped
 from results.points.repeats import PointResults
 from results.show.tables.doubts import alike, deviations_once, failures_once
 from results.show.words import scaled_words
 from results.verdicts.outcome import Outcome
-from results.verdicts.ranking import by_energy_kind, rank, ranked_points
+from results.verdicts.ranking import by_energy_kind, ranked_points
 from results.verdicts.tender.decision import Decision
 
 
@@ -33,7 +33,7 @@ def limits(
     """Return all limits of the results, each once, the most serious first."""
     found = [*_left_out(skipped), *failures_once(records), *(_of_decision(decision) if decision else ())]
     for title, results in workloads:
-        found += [*([] if decision else _ties(title, results)), *_energies_apart(title, results)]
+        found += _energies_apart(title, results)
     found += deviations_once([point for _, results in workloads for point in results])
     found += [(NEIGHBOURS, words) for words in disturbed]
     merged = [
@@ -71,14 +71,6 @@ def _undecided(decision: Decision) -> Iterator[tuple[Advice, str]]:
         reasons = list(dict.fromkeys(one.reason for one in verdicts))
         why = f": {reasons[0]}" if len(reasons) == 1 else ""
         yield advice, f"{', '.join(one.system for one in verdicts)}, {item}{why}"
-
-
-def _ties(title: str, results: Sequence[PointResults]) -> Iterator[tuple[Advice, str]]:
-    for precision, mine in grouped(ranked_points(results), lambda one: one.precision).items():
-        ranking = rank(mine, PER_DEVICE)
-        if ranking and ranking.tied:
-            names = ", ".join(one.system for one in (ranking.first, *ranking.tied))
-            yield TIE, f"{title} in {precision}: {names}"
 
 
 def _energies_apart(title: str, results: Sequence[PointResults]) -> Iterator[tuple[Advice, str]]:
