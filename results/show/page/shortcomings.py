@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from record.kinds import LEFT_OUT, NEIGHBOURS, PLACES, SIZE, TIE, Advice
@@ -27,7 +27,7 @@ def limits(
     records: Sequence[Record],
     skipped: Sequence[Skipped],
     workloads: Sequence[tuple[str, Sequence[PointResults]]],
-    disturbed: Sequence[str],
+    disturbed: Iterable[str],
     decision: Decision | None,
 ) -> list[Shortcoming]:
     """Return all limits of the results, each once, the most serious first."""
