@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from record.values import PER_DEVICE, WORK, count, devices_text, grouped, rounded
 from results.points.estimate import Estimate
@@ -12,7 +12,7 @@ from results.verdicts.accept import Verdict
 from results.verdicts.cost import Costs, cheapest, costed_work, tied_with_cheapest
 from results.verdicts.outcome import Outcome
 from results.verdicts.quality import why_not_ranked
-from results.verdicts.ranking import by_energy_kind, filled_apart, rank, ranked_points, why_left_out
+from results.verdicts.ranking import by_energy_kind, rank, ranked_points, why_left_out
 from results.verdicts.requirements import Requirements
 from results.verdicts.scale import Machine
 from results.verdicts.score import NEAREST, Ranked, Scored
@@ -20,6 +20,7 @@ from results.verdicts.tender.decision import Decision
 
 NEAR = 20.0  # largest factor on a weight that is reported
 TWICE = 2.0  # from here on a lead is a factor, and below a percentage
+FILLED = "all runs filled nodes, and those of others did not"
 OVERLAP, ONE_RUN = "their intervals overlap", "one run gives no interval"
 
 
@@ -75,17 +76,22 @@ def _of_value(points: Sequence[PointResults], path: str, what: str, is_alone: bo
 
 
 def _not_ranked(results: Sequence[PointResults], ranked: Sequence[PointResults]) -> Iterator[str]:
-    good = [("Not ranked", point, why_left_out(point)) for point in results if point.good]
+    systems = {point.system for point in ranked}
+    good = [
+        (point, why_left_out(point) or ("" if point.system in systems else FILLED)) for point in results if point.good
+    ]
+    yield from _reasons("Not ranked", good)
     with_energy = [point for point in ranked if point.value(WORK) is not None]
-    reasons = [*good, *(("Energy is not ranked", point, why_not_ranked(point)) for point in with_energy)]
-    known = [((what, str(why)), point) for what, point, why in reasons if why]
-    for (what, reason), alike in grouped(known, lambda pair: pair[0]).items():
-        yield f"{what}: {_names([point for _, point in alike])}: {reason}."
-    if apart := filled_apart(results):
-        yield apart
-    bad = sum(len(point.bad) for point in results)
-    if bad:
-        yield f"{bad} of {count(bad + sum(len(point.good) for point in results), 'run')} failed."
+    yield from _reasons("Energy is not ranked", [(point, why_not_ranked(point)) for point in with_energy])
+    if bad := sum(len(point.bad) for point in results):
+        yield f"{bad} of {count(bad + sum(len(point.good) for point in good), 'run')} failed."
+
+
+def _reasons(what: str, reasons: Iterable[tuple[PointResults | Scored, object]]) -> list[str]:
+    """Return a sentence on each reason, with its systems."""
+    known = [(str(why), row.system) for row, why in reasons if why]
+    groups = grouped(known, lambda pair: pair[0]).items()
+    return [f"{what}: {', '.join(dict.fromkeys(name for _, name in alike))}: {why}." for why, alike in groups]
 
 
 def _names(points: Sequence[PointResults]) -> str:
@@ -132,8 +138,7 @@ def _score(row: Scored) -> str:
 
 def not_ranked(ranked: Ranked) -> list[str]:
     """Return each reason why systems have no score, as a sentence."""
-    without = grouped((row for row in ranked.scores if row.value is None), lambda row: row.why_not)
-    return [f"Not ranked: {', '.join(row.system for row in rows)}, as {why}." for why, rows in without.items()]
+    return _reasons("Not ranked", [(row, row.why_not) for row in ranked.scores])
 
 
 def form_of_score(requirements: Requirements, reference: str) -> str:

@@ -21,7 +21,6 @@ from results.verdicts.cost import (
     read_prices,
     tied_with_cheapest,
     uncovered_w,
-    why_not_costed,
 )
 from results.verdicts.scale import power_at_supply
 
@@ -149,8 +148,6 @@ def test_what_has_no_cost_is_in_the_table_with_a_reason():
         "A": True,
         **dict.fromkeys("CDEX", False),
     }
-    for one in points:
-        assert (cost_of(one, costs) is None) == bool(why_not_costed(one, costs))
 
 
 RANGE = Overhead(100.0, 100.0 / BOUND)

@@ -383,6 +383,6 @@ def test_energies_of_unlike_scope_do_not_say_how_much_a_budget_buys(tmp_path):
     of_scope("node", [one for one in records if one["system"] == "B"])
     fed = ranked(tmp_path, TWO + "budget: {power_kw: 2}", records, COSTS)
     assert by_system(fed)["B"].value is None
-    assert not_ranked(fed) == [f"Not ranked: B, as {by_system(fed)['B'].why_not}."]
+    assert not_ranked(fed) == [f"Not ranked: B: {by_system(fed)['B'].why_not}."]
     for budget in ("", "budget: {money: 200000}"):
         assert by_system(ranked(tmp_path, TWO + budget, records, COSTS))["B"].value is not None  # needs no energy
