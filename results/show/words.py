@@ -15,7 +15,7 @@ from results.verdicts.quality import why_not_ranked
 from results.verdicts.ranking import by_energy_kind, rank, ranked_points, why_left_out
 from results.verdicts.requirements import Requirements
 from results.verdicts.scale import Machine
-from results.verdicts.score import NEAREST, Ranked, Scored
+from results.verdicts.score import Change, Ranked, Scored
 from results.verdicts.tender.decision import Decision
 
 NEAR = 20.0  # largest factor on a weight that is reported
@@ -76,11 +76,9 @@ def _of_value(points: Sequence[PointResults], path: str, what: str, is_alone: bo
 
 
 def _not_ranked(results: Sequence[PointResults], ranked: Sequence[PointResults]) -> Iterator[str]:
-    systems = {point.system for point in ranked}
-    good = [
-        (point, why_left_out(point) or ("" if point.system in systems else FILLED)) for point in results if point.good
-    ]
-    yield from _reasons("Not ranked", good)
+    systems, good = {point.system for point in ranked}, [point for point in results if point.good]
+    why = [(point, why_left_out(point) or ("" if point.system in systems else FILLED)) for point in good]
+    yield from _reasons("Not ranked", why)
     with_energy = [point for point in ranked if point.value(WORK) is not None]
     yield from _reasons("Energy is not ranked", [(point, why_not_ranked(point)) for point in with_energy])
     if bad := sum(len(point.bad) for point in results):
@@ -161,32 +159,24 @@ def first_of(decision: Decision) -> str:
 
 def changes(ranked: Ranked) -> list[tuple[str, str]]:
     """Return the systems that are behind, each with the weight and the discount that make it tie with the first."""
-    others = [row.system for row in ranked.scores if row.value is not None][1:]
-    behind = [system for system in others if system not in ranked.tied][:NEAREST]
-    words = ("; ".join(filter(None, (_weights(ranked, one), _discount(ranked, one)))) for one in behind)
-    return [(system, sentence) for system, sentence in zip(behind, words, strict=True) if sentence]
+    words = [(change.machine.system, "; ".join(_changes(change, ranked.by_money))) for change in ranked.changes]
+    return [(system, sentence) for system, sentence in words if sentence]
 
 
-def _weights(ranked: Ranked, system: str) -> str:
-    if len(ranked.scores[0].machine.speeds) < 2:
-        return ""
-    turns = [turn for turn in ranked.turns if turn.system == system and not turn.what.startswith("price")]
-    near = [f"{turn.what} times {turn.factor:.3g}" for turn in turns if 1 / NEAR <= turn.factor <= NEAR]
+def _changes(change: Change, by_money: bool) -> Iterator[str]:
+    """Yield the weights and the discount; no weight of one workload, and no discount where money decides nothing."""
+    near = [name for name, factor in change.weights.items() if 1 / NEAR <= factor <= NEAR]
     if near:
-        return " or ".join(near)
-    return f"no weight by a factor of up to {NEAR:g}" if turns else "no weight: it is behind in each workload"
-
-
-def _discount(ranked: Ranked, other: str) -> str:
-    """Return the discount with which another system is no longer behind; empty if money does not decide the ranking."""
-    if not ranked.by_money:
-        return ""
-    for turn in ranked.turns:
-        if (turn.system, turn.what) == (other, f"price of {other}"):
-            # With one decimal that is enough: rounded to the nearest, it may be too low.
-            return f"discount of {math.ceil(1000 * (1 - turn.factor) - 1e-6) / 10:.1f} %"
-    limit = next(row.machine.limit for row in ranked.scores if row.system == other)
-    return f"no discount is enough{f', as {limit} limits its size' if limit not in ('', 'money') else ''}"
+        yield " or ".join(f"weight of {name} times {change.weights[name]:.3g}" for name in near)
+    elif len(change.machine.speeds) > 1:
+        is_far = bool(change.weights)
+        yield f"no weight by a factor of up to {NEAR:g}" if is_far else "no weight: it is behind in each workload"
+    if by_money and change.price:
+        # With one decimal that is enough: rounded to the nearest, it may be too low.
+        yield f"discount of {math.ceil(1000 * (1 - change.price) - 1e-6) / 10:.1f} %"
+    elif by_money:
+        limit = change.machine.limit
+        yield f"no discount is enough{f', as {limit} limits its size' if limit not in ('', 'money') else ''}"
 
 
 def met_words(verdicts: Sequence[Verdict]) -> str:

@@ -63,13 +63,13 @@ def test_a_score_is_the_weighted_geometric_mean_with_the_errors_of_its_parts(tmp
 
 def test_what_turns_a_ranking_is_where_the_scores_are_level(tmp_path):
     found = ranked(tmp_path, TWO, vendors())
-    turns = {one.what: one.factor for one in found.turns}
-    for name, factor in turns.items():
-        big, small = {"weight of big": (3 * factor, 1), "weight of small": (3, factor)}[name]
+    [change] = found.changes
+    for name, factor in change.weights.items():
+        big, small = {"big": (3 * factor, 1), "small": (3, factor)}[name]
         text = TWO.replace("weight: 3", f"weight: {big}").replace("model: small", f"model: small, weight: {small}")
         level = ranked(tmp_path, text, vendors())
         assert by_system(level)["B"].value == pytest.approx(1.0)
-    assert turns == pytest.approx({"weight of big": 1 / 3, "weight of small": 3.0})
+    assert change.weights == pytest.approx({"big": 1 / 3, "small": 3.0})
 
 
 def test_a_budget_buys_and_feeds_so_many_devices(tmp_path):
@@ -194,7 +194,7 @@ def test_a_tenders_own_formula_of_means_without_the_ends(tmp_path):
     low, high = found.scores[0].interval
     assert low < found.scores[0].value < high
     assert found.title == "by 7.19 / R + 9.05 / B, higher is better"
-    assert (found.turns, found.reference, {len(one.machine.speeds) for one in found.scores}) == ([], "", {0})
+    assert (found.changes, found.reference, {len(one.machine.speeds) for one in found.scores}) == ((), "", {0})
     lower = ranked(tmp_path, FORMULA.replace("better: higher", "better: lower"), vendors(FIVE))
     assert [one.system for one in lower.scores] == [one.system for one in found.scores][::-1]
     assert lower.title.endswith("lower is better")
@@ -327,13 +327,11 @@ def test_a_price_that_turns_the_ranking_does_so_and_a_little_more_does_not(tmp_p
 
     found = of()
     first, other = (one.system for one in found.scores)
-    turns = {one.what: one.factor for one in found.turns if one.what.startswith("price")}
-    assert turns
-    for factor in turns.values():
-        level, behind = (of(**{other: price[other] * factor * (1 + step)}) for step in (-1e-6, 1e-6))
-        ours, theirs = by_system(behind)[first].value, by_system(behind)[other].value
-        assert theirs < ours or theirs == pytest.approx(ours, rel=1e-5)
-        assert by_system(level)[other].value >= by_system(level)[first].value * (1 - 1e-5)
+    [change] = found.changes
+    level, behind = (of(**{other: price[other] * change.price * (1 + step)}) for step in (-1e-6, 1e-6))
+    ours, theirs = by_system(behind)[first].value, by_system(behind)[other].value
+    assert theirs < ours or theirs == pytest.approx(ours, rel=1e-5)
+    assert by_system(level)[other].value >= by_system(level)[first].value * (1 - 1e-5)
 
 
 def test_a_discount_fills_whole_jobs_and_nodes_and_stays_within_the_other_limits(tmp_path):
@@ -341,9 +339,9 @@ def test_a_discount_fills_whole_jobs_and_nodes_and_stays_within_the_other_limits
     text = "workloads: {big: {benchmark: llm_training, model: big}}\nreference: A\nbudget: {money: 100000"
     costs = Costs("EUR", 0.2, {"A": Price(1_000), "B": Price(1_000, devices_per_node=4)}, 5, 0.8, 1.25)
     # 100 devices of A do 10,000 tokens/s, as 125 of B would: 132 are full nodes of 4 and full jobs of 6.
-    for more, factors in (("}", [100 / 132]), (", devices: 131}", []), (", devices: 132}", [100 / 132])):
-        found = ranked(tmp_path, text + more, records, costs)
-        assert [one.factor for one in found.turns if one.what == "price of B"] == pytest.approx(factors)
+    for more, factor in (("}", 100 / 132), (", devices: 131}", None), (", devices: 132}", 100 / 132)):
+        [change] = ranked(tmp_path, text + more, records, costs).changes
+        assert change.price == pytest.approx(factor)
 
 
 def test_a_formulas_missing_system_is_last_and_named(tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from results.verdicts.ranking import ranked_points
 from results.verdicts.requirements import MEASURED, Budget, Quantity, Requirements, Selection
 from results.verdicts.scale import NOT_SHARED, Machine, devices_per_node, energy_kinds, hungriest
 
-NEAREST = 3  # systems after the first, for which the change of a weight that would make them first is reported
+NEAREST = 3  # systems behind the first, of which is reported what would change that
 
 
 class Scored(NamedTuple):
@@ -39,12 +39,12 @@ class Scored(NamedTuple):
         return self.machine.system
 
 
-class Turn(NamedTuple):
-    """Change of a weight or price with which a system would have at least the score of the first."""
+class Change(NamedTuple):
+    """What would give a system that is behind the score of the first: one of these factors."""
 
-    system: str
-    what: str  # weight of NAME, or price of SYSTEM
-    factor: float
+    machine: Machine
+    weights: Mapping[str, float]  # by workload
+    price: float | None  # None if no price is low enough, or money decides nothing
 
 
 class Ranked(NamedTuple):
@@ -53,7 +53,7 @@ class Ranked(NamedTuple):
     title: str
     scores: list[Scored]  # the best first, those without a score last
     tied: list[str]  # systems that are not distinguishable from the first
-    turns: list[Turn]
+    changes: Sequence[Change] = ()
     reference: str = ""  # the system with score 1
     lead: Estimate | None = None  # of the first over the second
     by_money: bool = False  # whether the sizes that it compares depend on prices
@@ -145,11 +145,14 @@ def _by_weights(machines: Mapping[str, Machine], requirements: Requirements, fai
             rows.append(Scored(machine, ratio.value, ratio.interval))
     rows, tied = _in_order(rows)
     first, *others = (row.machine for row in rows if row.value is not None or row is rows[0])
-    turns = [turn for other in others[:NEAREST] for turn in _weight_turns(first, other, weights)]
-    turns += [turn for other in others for turn in _price_turn(first, other, weights, budget)]
+    behind = [machine for machine in others if machine.system not in tied][:NEAREST]
+    changes = [
+        Change(other, _weights_of_tie(first, other, weights), _price_of_tie(first, other, weights, budget))
+        for other in behind
+    ]
     best = [scores[machine.system] for machine in (first, *others[:1])]
     lead = best[0] / best[1] if others and isinstance(best[0], Estimate) and isinstance(best[1], Estimate) else None
-    return Ranked(budget.title, rows, tied, turns, reference, lead, bool(budget.money))
+    return Ranked(budget.title, rows, tied, changes, reference, lead, bool(budget.money))
 
 
 def _weighted(machine: Machine, weights: Mapping[str, float]) -> Estimate | str:
@@ -163,22 +166,22 @@ def _weighted(machine: Machine, weights: Mapping[str, float]) -> Estimate | str:
     return product(factors)
 
 
-def _weight_turns(first: Machine, other: Machine, weights: Mapping[str, float]) -> Iterator[Turn]:
-    """Yield for each weight the factor at which another system ties with the first."""
-    leads = {}
+def _weights_of_tie(first: Machine, other: Machine, weights: Mapping[str, float]) -> dict[str, float]:
+    """Return the factor of each weight at which another system ties with the first, if there is one."""
+    leads, factors = {}, {}
     for name in weights:
         ours, theirs = (machine.speeds[name].estimate for machine in (first, other))
         assert ours and theirs
-        leads[name] = math.log(ours.value / theirs.value)
+        leads[name] = weights[name] * math.log(ours.value / theirs.value)
     for name, lead in leads.items():
-        others_lead = math.fsum(weights[one] * value for one, value in leads.items() if one != name)
-        factor = -others_lead / (weights[name] * lead) if lead else math.nan
+        factor = 1 - math.fsum(leads.values()) / lead if lead else math.nan
         if factor > 0:
-            yield Turn(other.system, f"weight of {name}", factor)
+            factors[name] = factor
+    return factors
 
 
-def _price_turn(first: Machine, other: Machine, weights: Mapping[str, float], budget: Budget) -> Iterator[Turn]:
-    """Yield the factor of the price at which another system, in whole nodes and full jobs, is not behind the first.
+def _price_of_tie(first: Machine, other: Machine, weights: Mapping[str, float], budget: Budget) -> float | None:
+    """Return the factor of the price at which another system, in whole nodes and full jobs, is not behind the first.
 
     None if the size does not depend on money, or no price suffices within the other limits.
     """
@@ -188,14 +191,14 @@ def _price_turn(first: Machine, other: Machine, weights: Mapping[str, float], bu
         return product.value if isinstance(product, Estimate) else 0.0
 
     if not (budget.money and other.price):
-        return
+        return None
     measured = (speed.measured or 1 for speed in other.speeds.values())
     step = math.lcm(other.per_node or 1, *measured)  # multiples of it leave no device idle: the score is linear
     least = score(first) * (1 - 1e-9)
     devices = step * math.ceil(least / score(replace(other, devices=step)))
     most = other.within(replace(budget, money=None)).devices or math.inf
-    if (other.devices or 0) < devices <= most and score(replace(other, devices=devices)) >= least:
-        yield Turn(other.system, f"price of {other.system}", budget.money / devices / other.price.price_per_device)
+    is_enough = (other.devices or 0) < devices <= most and score(replace(other, devices=devices)) >= least
+    return budget.money / devices / other.price.price_per_device if is_enough else None
 
 
 def _in_order(rows: Sequence[Scored], sign: int = 1) -> tuple[list[Scored], list[str]]:
@@ -234,7 +237,7 @@ def _by_formula(
         rows.append(Scored(Machine(system), value, interval))
     rows, tied = _in_order(rows, 1 if score.better == "higher" else -1)
     title = f"by {score.formula}, {score.better} is better"
-    return Ranked(title, rows, tied, [])
+    return Ranked(title, rows, tied)
 
 
 def _term(
