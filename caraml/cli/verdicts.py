@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from caraml.cli.options import (
     JSON,
@@ -32,7 +33,7 @@ from record.values import count, epoch_s
 from results.exchange.archive import unpacked
 from results.find.records import RecordError
 from results.history import changes_of, series_of
-from results.load import below, good_checks
+from results.load import Loaded, below, good_checks
 from results.points.repeats import by_point
 from results.show.tables.accept import decision_text, verdicts_json
 from results.show.tables.cells import rendered
@@ -103,11 +104,7 @@ def report(options: argparse.Namespace) -> int:
 
     check_page(options.out)
     costs = read_prices(options.prices) if options.prices else None
-    requirements = read_requirements(options.requirements) if options.requirements else None
-    pledge = _pledge_of(options, requirements)
-    offers = names_of_offers(options.offer, options.folders)
-    found = loaded(options.folders, options.node_check, meters=options.meter, offers=offers, costs=costs)
-    _say_offers(found.tags)
+    requirements, pledge, found = _offered(options, checks=options.node_check, costs=costs)
     for system, tag in found.tags.items():
         if costs and tag in costs.systems:
             costs = replace(costs, systems={**costs.systems, system: costs.systems.get(system, costs.systems[tag])})
@@ -118,11 +115,8 @@ def report(options: argparse.Namespace) -> int:
 
 def accept(options: argparse.Namespace) -> int:
     """Judge results by requirements and a pledge; exits with 1 if one is not met, with 3 if one cannot be decided."""
-    requirements = read_requirements(options.requirements)
-    pledge = _pledge_of(options, requirements)
-    offers = names_of_offers(options.offer, options.folders)
-    found = loaded(options.folders, conditions=options.filter, meters=options.meter, offers=offers)
-    _say_offers(found.tags)
+    requirements, pledge, found = _offered(options, conditions=options.filter)
+    assert requirements
     records, skipped = found.records, found.skipped
     if options.filter:  # skipped folders of other systems do not matter
         systems = {record.system for record in records}
@@ -161,22 +155,24 @@ def compare(options: argparse.Namespace) -> int:
     return int(bool(without_lines))
 
 
-def _pledge_of(options: argparse.Namespace, requirements: Requirements | None) -> Pledge | None:
-    """Read the pledge, None without one; raises RecordError for an option that would be ignored."""
+def _offered(options: argparse.Namespace, **settings: Any) -> tuple[Requirements | None, Pledge | None, Loaded]:
+    """Read requirements, pledge and results, and print the names of systems that are in several offers.
+
+    Raises RecordError for an option that would be ignored.
+    """
     if options.signers and not options.pledge:
         raise RecordError("--signers are those of a pledge: give --pledge FILE")
-    if options.pledge and requirements is None:
+    if options.pledge and not options.requirements:
         raise RecordError("--pledge needs --requirements FILE, which names the workloads")
-    if requirements is None or not options.pledge:
-        return None
-    return read_pledge(options.pledge, requirements.workloads, options.signers)
-
-
-def _say_offers(tags: Mapping[str, str]) -> None:
-    """Print the names of systems that are in several offers."""
-    for tag in dict.fromkeys(tags.values()):
-        names = " and ".join(f"'{name}'" for name in tags if tags[name] == tag)
+    requirements, pledge = read_requirements(options.requirements) if options.requirements else None, None
+    if requirements and options.pledge:
+        pledge = read_pledge(options.pledge, requirements.workloads, options.signers)
+    offers = names_of_offers(options.offer, options.folders)
+    found = loaded(options.folders, meters=options.meter, offers=offers, **settings)
+    for tag in dict.fromkeys(found.tags.values()):
+        names = " and ".join(f"'{name}'" for name in found.tags if found.tags[name] == tag)
         say(f"{tag} is in several offers, listed as {names}: --offer NAME=FOLDER joins or renames them")
+    return requirements, pledge, found
 
 
 def check_nodes(options: argparse.Namespace) -> int:

@@ -117,17 +117,14 @@ def test_a_system_is_scaled_as_it_was_measured_and_no_further_without_a_word(dev
 
 def test_without_a_run_there_is_no_speed_and_no_power_without_a_price():
     assert speed_of([], 4) == Speed(None, "no good run")
+    of_four = by_point(runs("A", "big", 80.0, devices=4))
+    assert speed_of(of_four, 2) == Speed(None, "measured on no fewer than 4 devices")
     [one] = by_point(runs("C", "big", 100.0))
     assert power_at_supply(one, COSTS) == "C has no price: add it to the prices file, which has A, B"
     of_two = runs("A", "big", 100.0)
     of_scope("node", of_two[:1])
     [one] = by_point(of_two)
     assert power_at_supply(one, COSTS) == "its runs have energies of different kinds"
-
-
-def test_fewer_devices_than_measured_are_no_speed():
-    found = speed_of(by_point(runs("A", "big", 80.0, devices=4)), 2)
-    assert (found.estimate, found.words) == (None, "measured on no fewer than 4 devices")
 
 
 @pytest.mark.parametrize(
@@ -240,27 +237,6 @@ def test_a_formula_counts_runs_that_failed_before_they_knew_their_precision(tmp_
     assert by_system(found)["B"].why_not == "R: no good run in a precision that all systems have"
     found = ranked(tmp_path, ONE % "throughput", [*bad, *records[:3]])
     assert by_system(found)["B"].why_not == "R: all 2 runs: failed"
-
-
-@pytest.mark.parametrize(
-    ("spread", "of_b", "level"),
-    [
-        ((0.99, 1.0, 1.01), (0.99, 1.0, 1.01), []),
-        ((0.8, 1.0, 1.2), (0.8, 1.0, 1.2), ["B"]),
-        ((0.99, 1.0, 1.01), (1.0,), ["B"]),  # one run tells of no spread
-    ],
-)
-def test_by_a_formula_a_lead_is_one_beyond_the_spread(tmp_path, spread, of_b, level):
-    records = [
-        *runs("A", "big", 100.0, spread=spread),
-        *runs("A", "small", 100.0, spread=spread),
-        *runs("B", "big", 95.0, spread=of_b),
-        *runs("B", "small", 95.0, spread=of_b),
-    ]
-    found = ranked(tmp_path, SUM, records)
-    assert [one.system for one in found.scores] == ["A", "B"]
-    assert found.tied == level
-    assert (found.scores[1].interval is None) == (len(of_b) == 1)
 
 
 def test_prices_at_which_the_order_turns_make_totals_equal():

@@ -16,7 +16,7 @@ from results.points.repeats import PointResults, by_point
 from results.predict.curve import FEWEST_POINTS
 from results.predict.predict import groups_of
 from results.show.page.first_page import first_page
-from results.show.page.origin import commands_of, origin_table, quality_of
+from results.show.page.origin import commands_of, origin_table, quality_table, sources_of
 from results.show.page.shortcomings import limits, measure_next
 from results.show.page.workload import Workload, workloads_of
 from results.show.plots.style import Styles, styles_of_systems
@@ -182,7 +182,8 @@ def _values(
         "limits": found,
         "measure_next": measure_next(found),
         "skipped": alike(str(file) for file in skipped if file.systems is None),
-        "quality": quality_of(records),
+        "quality": quality_table(records),
+        "sources": sources_of(records),
         "origins": origin_table(records),
         "files": [(record.file.path, record.file.sha256) for record in records if record.file],
         "costs": cost_table(groups, costs) if costs else None,
