@@ -67,7 +67,8 @@ def _of_value(points: Sequence[PointResults], path: str, what: str, is_alone: bo
     lead = lead_words(first.over(ranking.behind[0], path), ranking.behind[0].system) if ranking.behind else ""
     why = ONE_RUN if any(len(point.good) < 2 for point in (first, *tied)) else OVERLAP
     if ranking.by_accuracy:
-        why += f"; without the accuracy of the sensors, {_names(ranking.by_accuracy)} would be behind"
+        others = ", ".join(point.system for point in ranking.by_accuracy)
+        why += f"; without the accuracy of the sensors, {others} would be behind"
     where = f"; {first.system} at {first.point.place}" if path == WORK else ""
     if is_alone:
         yield f"{first.system} reaches {rounded(first.value(path))} {what}{where}."
@@ -90,10 +91,6 @@ def _reasons(what: str, reasons: Iterable[tuple[PointResults | Scored, object]])
     known = [(str(why), row.system) for row, why in reasons if why]
     groups = grouped(known, lambda pair: pair[0]).items()
     return [f"{what}: {', '.join(dict.fromkeys(name for _, name in alike))}: {why}." for why, alike in groups]
-
-
-def _names(points: Sequence[PointResults]) -> str:
-    return ", ".join(dict.fromkeys(point.system for point in points))
 
 
 def scaled_words(ranked: Ranked) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +14,6 @@ from results.verdicts.accept import accept
 from results.verdicts.outcome import Outcome, exit_code
 from results.verdicts.score import ranking_of
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples/requirements.yaml"
 GPT = "workloads: {gpt: {benchmark: llm_training}}\n"
 PASSED, FAILED, OPEN = Outcome.PASSED, Outcome.FAILED, Outcome.UNDECIDED
 

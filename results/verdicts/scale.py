@@ -18,7 +18,7 @@ from results.points.estimate import Estimate, exactly
 from results.points.facts import CPUS, DEVICE, FLOPS, Setup, as_key, differences, facts_of, own_name
 from results.points.repeats import PointResults
 from results.verdicts.cost import HOURS_PER_YEAR, Costs, Price, uncovered_w
-from results.verdicts.quality import energy_kind, why_not_ranked
+from results.verdicts.quality import why_not_ranked
 from results.verdicts.ranking import best_by_devices, fastest, ranked_points
 from results.verdicts.requirements import Budget
 
@@ -188,14 +188,14 @@ def devices_per_node(results: Iterable[PointResults], price: Price | None) -> in
     return max((devices // nodes for devices, nodes in layouts if nodes > 1), default=None)
 
 
-def energy_kinds(points: Mapping[str, Sequence[PointResults]]) -> set[str]:
-    """Return the kinds of energy of a system's best points on the most devices."""
-    return {kind for best in map(_on_most_devices, points.values()) if best and (kind := energy_kind(best.any))}
+def on_most_devices(points: Mapping[str, Sequence[PointResults]]) -> dict[str, PointResults | None]:
+    """Return a system's best point of each workload on the most devices, if possible on full nodes."""
+    best = {name: best_by_devices(ranked_points(results)) for name, results in points.items()}
+    return {name: next(reversed(by_devices.values()), None) for name, by_devices in best.items()}
 
 
-def hungriest(points: Mapping[str, Sequence[PointResults]], costs: Costs | None) -> Estimate | str:
+def hungriest(best: Mapping[str, PointResults | None], costs: Costs | None) -> Estimate | str:
     """Return one system's power at the workload with the highest, or why not every workload has one."""
-    best = {name: _on_most_devices(every) for name, every in points.items()}
     powers = {
         name: power_at_supply(one, costs) if one and costs else "no run that counts" for name, one in best.items()
     }
@@ -203,8 +203,3 @@ def hungriest(points: Mapping[str, Sequence[PointResults]], costs: Costs | None)
     if missing:
         return f"{NO_ENERGY} ({'; '.join(missing)})"
     return max((power for power in powers.values() if isinstance(power, Estimate)), key=lambda one: one.value)
-
-
-def _on_most_devices(results: Sequence[PointResults]) -> PointResults | None:
-    """Return the best point on the most devices, if possible on full nodes."""
-    return next(reversed(best_by_devices(ranked_points(results)).values()), None)

@@ -20,7 +20,7 @@ from results.verdicts.outcome import Outcome
 from results.verdicts.quality import energy_kind
 from results.verdicts.ranking import ranked_points
 from results.verdicts.requirements import MEASURED, Budget, Quantity, Requirements, Selection
-from results.verdicts.scale import NOT_SHARED, Machine, devices_per_node, energy_kinds, hungriest
+from results.verdicts.scale import NOT_SHARED, Machine, devices_per_node, hungriest, on_most_devices
 
 NEAREST = 3  # systems behind the first, of which is reported what would change that
 
@@ -92,13 +92,14 @@ def _machines(
         system: {name: [one for one in every if one.system == system] for name, every in alike.items()}
         for system in systems
     }
-    kinds = {system: energy_kinds(points[system]) for system in systems}
+    best = {system: on_most_devices(points[system]) for system in systems}
+    kinds = {system: {energy_kind(one.any) or "" for one in best[system].values() if one} - {""} for system in systems}
     machines = {}
     for system in systems:
         price = costs.systems.get(system) if costs else None
         per_node = devices_per_node([one for one in results if one.system == system], price)
-        unlike = _unlike_energies(kinds, system, requirements.reference)
-        machines[system] = Machine(system, points[system], costs, per_node, hungriest(points[system], costs), unlike)
+        unlike, power = _unlike_energies(kinds, system, requirements.reference), hungriest(best[system], costs)
+        machines[system] = Machine(system, points[system], costs, per_node, power, unlike)
     return machines
 
 

@@ -124,11 +124,11 @@ def write_report(
         ]
         for workload in workloads
     }
+    values = _values(records, skipped, workloads, costs, decision, styles)
     folder = page.with_name(f"{page.stem}_plots")
     folder.mkdir(parents=True, exist_ok=True)
     every = [chart for of_workload in charts.values() for chart in of_workload]
     drawn = dict(zip(every, for_each(lambda chart: (chart.svg(), chart.png()), every), strict=True))
-    values = _values(records, skipped, workloads, costs, decision, styles)
     templates = environment()
     templates.globals |= {function.__name__: function for function in CALLED}
     values |= {"charts": charts, "svg": lambda chart: drawn[chart][0]}
