@@ -195,11 +195,13 @@ def cost_words(results: Sequence[PointResults], costs: Costs, failed: Collection
     """
     out = [system for system in dict.fromkeys(point.system for point in results) if system in failed]
     words = [f"Not compared, as a requirement is failed: {', '.join(out)}."] if out else []
-    for kind, best in cheapest([point for point in results if point.system not in failed], costs).items():
+    for (precision, kind), best in cheapest([point for point in results if point.system not in failed], costs).items():
         if len(best) > 1:
             first, *tied = tied_with_cheapest(best)
             single = any(len(best[system][0].good) < 2 for system in (first, *tied))
             tie = first_words("for the cheapest", [first, *tied], "", ONE_RUN if single else OVERLAP)
             who = tie if tied else f"{first} is the cheapest"
-            words.append(f"{results[0].point.model} in {kind}: for {costed_work(best[first][0]).words}, {who}.")
+            words.append(
+                f"{results[0].point.model} in {precision} ({kind}): for {costed_work(best[first][0]).words}, {who}."
+            )
     return words

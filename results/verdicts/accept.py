@@ -92,11 +92,11 @@ def unless_missing(verdict: Verdict, skipped: Sequence[Skipped]) -> Verdict:
 def _without_broken(answered: Answer, at_place: Sequence[PointResults], wanted: Selection) -> Answer:
     """Return an answer whose reason names the runs that do not count; it is a failure if each changed a fixed fact."""
     runs = [record for one in at_place if wanted.has(one) for record in (*one.good, *one.bad)]
-    broken = [one for one in map(wanted.fixed.broken, runs) if any(one)]
+    broken = list(filter(None, map(wanted.fixed.broken, runs)))
     if not broken:
         return answered
-    reasons = tuple(finding("no_run", why=words) for words in dict.fromkeys(map(str, broken)))
-    is_failure = answered.is_failure or all(one.changed for one in broken)
+    reasons = tuple(finding("no_run", why=words) for words in dict.fromkeys(map("; ".join, broken)))
+    is_failure = answered.is_failure or all(any(facts.values()) for facts in broken)
     return answered._replace(why_not=finding("runs_left_out", reasons=reasons), is_failure=is_failure)
 
 
@@ -106,7 +106,7 @@ def left_out(results: Sequence[PointResults], requirements: Requirements) -> dic
     for name, wanted in requirements.workloads.items():
         for one in filter(wanted.has, results):
             for record in (*one.good, *one.bad):
-                if words := str(wanted.fixed.broken(record)):
+                if words := "; ".join(wanted.fixed.broken(record)):
                     where = record.file.path or one.point.place
                     found[record] = f"{one.system}, {where}: does not count for {name}: {words}"
                 else:

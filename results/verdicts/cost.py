@@ -206,16 +206,7 @@ def costed_work(one: PointResults) -> Amount:
     return (known.costed if known else None) or Amount(0.0, "")
 
 
-class Kind(NamedTuple):
-    """Precision and kind of energy that costs must share to be ranked together."""
-
-    precision: str
-    energy: str
-
-    def __str__(self) -> str:
-        return f"{self.precision} ({self.energy})"
-
-
+Kind = tuple[str, str]  # precision and kind of energy, which costs must share to be ranked together
 Cheapest = Mapping[str, tuple[PointResults, Cost]]  # by system, at its cheapest point
 
 
@@ -225,7 +216,7 @@ def cheapest(results: Sequence[PointResults], costs: Costs) -> dict[Kind, Cheape
     for one in results:
         at = cost_of(one, costs)
         if isinstance(at, Cost):
-            systems = by_kind.setdefault(Kind(one.precision, energy_kind(one.any) or ""), {})
+            systems = by_kind.setdefault((one.precision, energy_kind(one.any) or ""), {})
             if one.system not in systems or at.total < systems[one.system][1].total:
                 systems[one.system] = (one, at)
     return dict(by_kind)

@@ -72,9 +72,5 @@ def _devices(devices: Any) -> str:
 
 def commands_of(results: Sequence[PointResults]) -> list[tuple[str, str]]:
     """Return for each point the command line of its first run."""
-    found = []
-    for one in results:
-        command = one.any.provenance.command
-        if isinstance(command, list):
-            found.append((f"{one.system}: {one.point}", shlex.join(map(str, command))))
-    return found
+    commands = [(f"{one.system}: {one.point}", one.any.provenance.command) for one in results]
+    return [(where, shlex.join(map(str, words))) for where, words in commands if isinstance(words, list)]

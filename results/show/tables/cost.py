@@ -23,7 +23,7 @@ def cost_table(sections: Sequence[Sequence[PointResults]], costs: Costs) -> Tabl
         is_swept = len({point.limits for point in results if point.good}) > 1
         for kind, best in cheapest(results, costs).items():
             for system, (point, cost) in best.items():
-                costed.add((system, kind.precision))
+                costed.add((system, kind[0]))
                 place = [point.point.place, *([str(point.limits)] if is_swept else [])]
                 parts = (cost.estimate or cost.total, cost.machine, cost.electricity, cost.energy_kwh, cost.co2_kg)
                 body.append([model, system, *kind, place, costed_work(point).words, *parts])
