@@ -37,7 +37,7 @@ class Decision:
             requirements = replace(requirements, machine_devices=requirements.machine_devices or pledge.devices)
         self.requirements, self.pledge = requirements, pledge
         self._results, self._costs = results, costs
-        self.must = accept(results, requirements, skipped) if requirements.must else []  # on all systems
+        self.must = accept(results, requirements, skipped)  # on all systems
         self.pledged = check_pledge(results, requirements, pledge, skipped) if pledge else []
         self.left_out = left_out(results, requirements)  # a sentence on each run that does not count
         mine = [point for point in results if not pledge or point.system == pledge.system]
