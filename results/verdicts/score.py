@@ -40,7 +40,7 @@ class Scored(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What would give a system that is behind the score of the first: one of these factors."""
+    """Factors of weights and price, each of which gives a system that is behind the score of the first."""
 
     machine: Machine
     weights: Mapping[str, float]  # by workload
