@@ -378,13 +378,14 @@ def test_the_command_prints_pledge_score_and_what_does_not_count(handed_in, caps
     assert accepted(handed_in) == 0
     text = capsys.readouterr().out
     assert "pledge of Example Ltd, 2026-11-02, V of 16 devices, not signed: its author is not known:\n" in text
-    assert text.count("✓ passed") == 4
+    assert text.count("✓ kept") == 3
     assert re.search(r"V +\| score at least 1.82 +\| ✓ passed +\| 1.9137 = 42.06 points +\| 1.9090 to 1.9184", text)
     assert "does not count for gpt: num_heads is 48, fixed at 96" in text
     assert accepted(handed_in, "--json") == 0
     data = json.loads(capsys.readouterr().out)
     assert (data["exit_code"], data["pledge"]["vendor"], data["pledge"]["devices"]) == (0, "Example Ltd", 16)
-    assert {one["outcome"] for one in data["pledge"]["items"]} == {"passed"}
+    assert {one["outcome"] for one in data["pledge"]["items"]} == {"kept"}
+    assert data["scores"][0]["points"] == pytest.approx(40 * data["scores"][0]["value"] / 1.82)
     assert [(one["what"], one["at_least"]) for one in data["scores"]] == [("score", 1.82)]
     assert "num_heads is 48" in data["left_out"][0]
 
@@ -413,7 +414,7 @@ def test_the_report_has_a_section_on_the_pledge(handed_in, tmp_path):
     text = page.read_text()
     assert '<section id="pledge">' in text
     assert "Pledge of Example Ltd, 2026-11-02, V of 16 devices" in text
-    assert "✗ failed" in text
+    assert "✗ not kept" in text
     assert "score at least 1.82" in text
     assert "num_heads is 48, fixed at 96" in text
     assert "3 runs" in text  # what does not count is in no table and no plot

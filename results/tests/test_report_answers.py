@@ -113,8 +113,16 @@ def test_speed_and_energy_of_a_row_are_of_one_point():
     """A fast point is not next to the energy of a slow one."""
     fast, frugal = builder.result("A", 1, 64, 12000.0, 395.0), builder.result("A", 1, 8, 8000.0, 260.0)
     cells = page_of(by_point([fast, frugal]))
-    assert cells["A", "tokens/s/device"].value == 12000.0
+    assert (cells["A", "tokens/s/device"].value, cells["A", "W/device"].text) == (12000.0, "395.0")
     assert cells["A", "tokens/Wh"].value == pytest.approx(12000 * 3600 / 395)
+
+
+def test_only_the_best_that_nothing_ties_with_is_marked():
+    points = by_point([builder.result(name, tokens_per_s=v) for name in "AB" for v in (100.0, 101.0, 102.0)])
+    assert {cell.kind for cell in page_of(points).values()} == {""}
+    faster = by_point([builder.result("C", tokens_per_s=v) for v in (200.0, 201.0, 202.0)])
+    marked = {place for place, cell in page_of([*points, *faster]).items() if cell.kind == "best"}
+    assert marked == {("C", "tokens/s/device"), ("C", "tokens/Wh")}
 
 
 def test_a_second_precision_has_a_row_of_its_own():

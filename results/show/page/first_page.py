@@ -20,8 +20,8 @@ from results.show.tables.cells import half_text
 from results.show.words import met_words
 from results.verdicts.cost import Costs, cost_of, costed_work
 from results.verdicts.outcome import Outcome
-from results.verdicts.quality import ESTIMATE, grade, why_not_ranked
-from results.verdicts.ranking import best_of_systems, fastest, ranked_points, why_left_out
+from results.verdicts.quality import ESTIMATE, energy_kind, grade, why_not_ranked
+from results.verdicts.ranking import best_of_systems, fastest, rank, ranked_points, why_left_out
 from results.verdicts.requirements import Budget
 from results.verdicts.score import Scored
 from results.verdicts.tender.decision import Decision
@@ -35,7 +35,7 @@ class Cell(NamedTuple):
 
     text: str = ""
     note: str = ""
-    kind: str = ""  # class in the style sheet: an outcome
+    kind: str = ""  # class in the style sheet: best, or an outcome
     value: float | None = None  # of a bar that starts at zero
     interval: Interval | None = None
 
@@ -146,18 +146,36 @@ def _score(row: Scored) -> Cell:
 def _of_workload(
     title: str, results: Sequence[PointResults], points: Sequence[PointResults | None], costs: Costs | None
 ) -> Iterator[tuple[Column, list[Cell]]]:
-    """Yield the columns of a workload: speed, energy and cost, each of the same points."""
+    """Yield the columns of a workload: speed, energy, and cost or power, each of the same points."""
     unit = results[0].any.work_unit
     good = [point for point in points if point and point.good]
     places, several = {point.point.place for point in good}, len({point.precision for point in good}) > 1
     group = f"{title}, at {places.pop()}" if len(places) == 1 else title
     speed, work = (QUANTITIES[name].of(unit) for name in ("work_per_s_per_device", "work_per_wh"))
-    yield Column(speed.title, group, speed.help), [_speed(point, len(places) > 0, several) for point in points]
+    speeds = [_speed(point, len(places) > 0, several) for point in points]
+    yield Column(speed.title, group, speed.help), _marked(points, PER_DEVICE, speeds)
     if any(point.value(WORK) for point in good):
-        yield Column(work.title, group, work.help), [_energy(point) for point in points]
+        yield Column(work.title, group, work.help), _marked(points, WORK, list(map(_energy, points)))
+        if not costs:
+            power = QUANTITIES["power_per_device"]
+            yield Column("W/device", group, power.help), [_power_of(point) for point in points]
     if costs:
         heading = f"{costs.currency} per million {unit}"
         yield Column(heading, group, QUANTITIES["Cost"].help), [_cost(point, costs) for point in points]
+
+
+def _marked(points: Sequence[PointResults | None], path: str, cells: list[Cell]) -> list[Cell]:
+    """Return the cells with the best marked, where no other ties with it: in each precision and kind of energy."""
+    known = [point for point in points if point and point.good and not why_left_out(point)]
+    known = [point for point in known if path == PER_DEVICE or not why_not_ranked(point)]
+    best = []
+    for alike in grouped(known, lambda point: (point.precision, path == WORK and energy_kind(point.any))).values():
+        ranking = rank(alike, path)
+        best += [ranking.first] if ranking and ranking.behind and not ranking.tied else []
+    return [
+        cell._replace(kind="best") if any(point is first for first in best) else cell
+        for point, cell in zip(points, cells, strict=True)
+    ]
 
 
 def _value(point: PointResults, path: str, *notes: str) -> Cell:
@@ -181,6 +199,11 @@ def _energy(point: PointResults | None) -> Cell:
     why = why_not_ranked(point)
     words = "estimated" if grade(point.any) == ESTIMATE else f"not ranked: {why}"
     return _value(point, WORK, words if why else "")
+
+
+def _power_of(point: PointResults | None) -> Cell:
+    power_w = point.value("energy.avg_power_w") if point and point.good else None
+    return Cell(rounded(power_w / point.point.devices)) if point and power_w and point.point.devices else Cell()
 
 
 def _cost(point: PointResults | None, costs: Costs) -> Cell:

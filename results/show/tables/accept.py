@@ -19,6 +19,7 @@ from results.verdicts.outcome import Outcome
 from results.verdicts.tender.decision import Decision
 
 MARKS = {Outcome.PASSED: "✓", Outcome.FAILED: "✗", Outcome.UNDECIDED: "?"}
+OF_PLEDGE = {Outcome.PASSED: "kept", Outcome.FAILED: "not kept"}
 
 
 def verdict_table(verdicts: Sequence[Verdict], name: str = "requirement") -> Table:
@@ -29,7 +30,7 @@ def verdict_table(verdicts: Sequence[Verdict], name: str = "requirement") -> Tab
     columns = quantities("system", name, "outcome", "found", "95 % interval", "at", "why", "doubts")
     rows = [
         [
-            *(one.system, str(one.item), f"{MARKS[one.outcome]} {one.outcome.value}", _found(one.answer)),
+            *(one.system, str(one.item), f"{MARKS[one.outcome]} {_outcome(one, name)}", _found(one.answer)),
             *(one.answer.interval, one.answer.at, one.reason, joined(one.answer.doubts)),
         ]
         for one in verdicts
@@ -52,6 +53,10 @@ def decision_text(decision: Decision) -> str:
     return "\n".join([*lines, *decision.without_figure, *decision.left_out.values()])
 
 
+def _outcome(one: Verdict, name: str) -> str:
+    return OF_PLEDGE.get(one.outcome, one.outcome.value) if name == "pledge" else one.outcome.value
+
+
 def _found(answer: Answer) -> str:
     """Return the number with its unit, or the grade."""
     value, half = answer.value, answer.interval.half if answer.interval else None
@@ -65,17 +70,17 @@ def verdicts_json(decision: Decision, code: int, skipped: Sequence[Skipped] = ()
         "exit_code": code,
         "requirements": [_as_data(one) for one in decision.judged],
         "missing": [{"systems": one.systems, "reason": str(one)} for one in skipped if one.systems is not None],
-        "scores": [_as_data(one) for one in decision.scores],
+        "scores": [_as_data(one) | {"points": decision.points_of(one.answer.value)} for one in decision.scores],
         "without_figure": decision.without_figure,
         "left_out": list(decision.left_out.values()),
     }
     if decision.pledge:
         about = {name: getattr(decision.pledge, name) for name in ("vendor", "date", "system", "devices", "signature")}
-        data["pledge"] = {**about, "items": [_as_data(one) for one in decision.pledged]}
+        data["pledge"] = {**about, "items": [_as_data(one, "pledge") for one in decision.pledged]}
     return json.dumps(data, indent=1)
 
 
-def _as_data(one: Verdict) -> dict[str, Any]:
+def _as_data(one: Verdict, name: str = "requirement") -> dict[str, Any]:
     item, interval = one.item, one.answer.interval
     return {
         "system": one.system,
@@ -84,7 +89,7 @@ def _as_data(one: Verdict) -> dict[str, Any]:
         "what": item.what,
         "at_least": item.at_least,
         "at_most": item.at_most,
-        "outcome": one.outcome.value,
+        "outcome": _outcome(one, name),
         "value": one.answer.value,
         "low": interval.low if interval else None,
         "high": interval.high if interval and math.isfinite(interval.high) else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 from record.findings import finding
 from record.values import rounded
@@ -60,6 +61,13 @@ class Decision:
         """Return the verdicts on one system."""
         return [verdict for verdict in self.must if verdict.system == system]
 
+    def points_of(self, value: Any) -> float | None:
+        """Return the points of a score: the points at the minimum x score / minimum; None without a score or points."""
+        score = self.requirements.score
+        if not (score and score.points and score.minimum) or value is None:
+            return None
+        return float(score.points * value / score.minimum)
+
     @property
     def without_figure(self) -> list[str]:
         """Sentences on the workloads that the pledge has no figure for."""
@@ -74,7 +82,7 @@ class Decision:
             return
         item = Item(of="", what="score", name=f"score at least {minimum:g}", at_least=minimum)
         for row in ranking_of(results, replace(self.requirements, reference=""), None, self.must).scores:
-            points = "" if row.value is None or not score.points else rounded(score.points * row.value / minimum)
+            points = rounded(self.points_of(row.value))
             why_not = finding("unclear", why=row.why_not) if row.why_not else None
             answer = Answer(row.value, row.interval, f"= {points} points" if points else "", why_not=why_not)
             yield unless_missing(judged(item, row.system, answer), skipped)
