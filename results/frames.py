@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from record.findings import joined
+from record.arithmetic import ratio
 from record.model import Clocks, Record
 from record.parts import sensor_channels
 from record.values import value_at
@@ -53,10 +53,6 @@ POINT = (
 TYPES = {"text": "string", "count": "Int64", "number": "Float64", "answer": "boolean", "time": "datetime64[us, UTC]"}
 
 
-def _ratio(value: float | None, by: float | None) -> float | None:
-    return value / by if value is not None and by else None
-
-
 def _peak_memory(records: Sequence[Record]) -> float | None:
     known = [device.peak_memory_bytes for record in records for device in record.devices]
     return max(filter(None, known), default=None)
@@ -76,10 +72,6 @@ def _energy_file(record: Record) -> str | None:
     return str(path) if path and path.is_file() else None
 
 
-def _run_s(record: Record) -> float | None:
-    return record.energy.number("run_s") if record.energy else None
-
-
 def _tasks_per_node(record: Record) -> int | None:
     devices, nodes = record.layout.num_devices, record.layout.num_nodes
     return -(-devices // nodes) if devices and nodes else None
@@ -94,13 +86,13 @@ def _threads_per_task(record: Record) -> int | None:
 # Quantities of a run that are no value of its record.
 OF_RUN: Mapping[str, Callable[[Record], Any]] = {
     "job_time": _job_time,
-    "run_min": lambda record: (run_s := _run_s(record)) and run_s / 60,
-    "run_s": _run_s,
+    "run_min": lambda record: ratio(value_at(record, "energy.run_s"), 60),
+    "run_s": lambda record: value_at(record, "energy.run_s"),
     "tasks_per_node": _tasks_per_node,
     "threads_per_task": _threads_per_task,
     "workers": lambda record: record.option("data.parallel_files"),
-    "batch_per_device": lambda record: _ratio(record.layout.global_batch_size, record.layout.num_devices),
-    "epochs": lambda record: _ratio(
+    "batch_per_device": lambda record: ratio(record.layout.global_batch_size, record.layout.num_devices),
+    "epochs": lambda record: ratio(
         value_at(record, "metrics.measured_{unit}"), value_at(record, "metrics.{unit}_per_epoch")
     ),
     "iterations": lambda record: record.metrics.number("measured_steps"),
@@ -140,16 +132,6 @@ def _throttled_percent(point: PointResults) -> float | None:
     return max((percent for reasons in known for percent in reasons.values()), default=0.0) if known else None
 
 
-def level_words(records: Sequence[Record]) -> str | None:
-    """Return the lowest level of the records' energies in words."""
-    return (level := lowest_level(records)) and level.words
-
-
-def lacking_words(records: Sequence[Record]) -> str | None:
-    """Return what the records' energies lack for the level above the lowest."""
-    return (level := lowest_level(records)) and joined(level.lacking)
-
-
 # Facts that the runs of a point share, or a run that failed states for it.
 SHARED = (
     *("system", "benchmark", "model", "data", "sample", "in/out", "devices", "global_batch", "concurrency"),
@@ -171,8 +153,8 @@ OF_POINT: Mapping[str, Callable[[PointResults], Any]] = {
     "clock_limit_mhz": lambda point: point.limits.clock_mhz,
     "not_ranked": lambda point: str(why) if point.good and (why := why_left_out(point)) else None,
     "energy_not_ranked": lambda point: str(why) if point.good and (why := why_not_ranked(point)) else None,
-    "power_level": lambda point: level_words(point.good),
-    "next_level": lambda point: lacking_words(point.good),
+    "power_level": lambda point: (level := lowest_level(point.good)) and level.words,
+    "next_level": lambda point: (level := lowest_level(point.good)) and level.lacking_words,
 }
 OF_ALL_RUNS = ("not_ranked", "energy_not_ranked", "next_level")  # of a point, which each of its good runs shares
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -37,19 +38,16 @@ class Change(NamedTuple):
         return "\n  ".join([line, *self.remarks])
 
 
-class Timed(NamedTuple):
-    """A run with the time of its creation, in seconds since 1970."""
+def created_s(run: Record) -> float:
+    """Return the time at which a run was created, in seconds since 1970; NaN if it is not known."""
+    moment_s = epoch_s(run.provenance.created)
+    return math.nan if moment_s is None else moment_s
 
-    time_s: float
-    record: Record
 
-
-def series_of(records: Iterable[Record]) -> list[list[Timed]]:
+def series_of(records: Iterable[Record]) -> list[list[Record]]:
     """Return the runs of each system, point, options and set limits in order of time, without those of no time."""
-    known = ((epoch_s(record.provenance.created), record) for record in records)
-    timed = [Timed(time_s, record) for time_s, record in known if time_s is not None]
-
-    return list(grouped(sorted(timed, key=lambda run: run.time_s), lambda run: _series(run.record)).values())
+    timed = (record for record in records if math.isfinite(created_s(record)))
+    return list(grouped(sorted(timed, key=created_s), _series).values())
 
 
 def _series(record: Record) -> tuple[object, ...]:
@@ -66,29 +64,28 @@ def changes_of(records: Iterable[Record], number: int, since_s: float, threshold
     """
     found = []
     for runs in series_of(records):
-        good = [run for run in runs if run.record.is_good]
+        good = [run for run in runs if run.is_good]
         if not good:
             continue
-        first = [run for run in good if run.time_s >= since_s][:number]
+        first = [run for run in good if created_s(run) >= since_s][:number]
         last = [run for run in good if run not in first][-number:]
-        failed = sum(run.time_s > good[-1].time_s for run in runs)
-        found += _changes(good[0].record, first, last, failed, threshold)
+        failed = sum(created_s(run) > created_s(good[-1]) for run in runs)
+        found += _changes(good[0], first, last, failed, threshold)
     return found
 
 
 def _changes(
-    any_run: Record, first: Sequence[Timed], last: Sequence[Timed], failed: int, threshold: float
+    any_run: Record, first: Sequence[Record], last: Sequence[Record], failed: int, threshold: float
 ) -> list[Change]:
     reasons = [f"its last {count(failed, 'run')} failed"] if failed else []
     place = any_run.system, point_of(any_run), choices_of(any_run)
     if min(len(first), len(last)) < FEWEST:
         reasons.append(f"{len(first)} first and {count(len(last), 'last run')}, at least {FEWEST} of each are needed")
         return [Change(*place, METRICS[0][0], None, Outcome.UNDECIDED, "", reasons)]
-    sides = [[run.record for run in side] for side in (first, last)]
-    compared = compare(*sides)
+    compared = compare(first, last)
     [line] = compared.lines
     ends = last[0], last[-1], first[0], first[-1]
-    days = ", {} to {} over {} to {}".format(*(str(run.record.provenance.created)[:10] for run in ends))
+    days = ", {} to {} over {} to {}".format(*(str(run.provenance.created)[:10] for run in ends))
     remarks = [*reasons, *line.remarks, *compared.machines]
     found = []
     for (title, _), ratio in zip(METRICS, line.ratios, strict=True):

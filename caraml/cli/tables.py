@@ -113,10 +113,10 @@ def _check_table(options: argparse.Namespace) -> None:
     if options.format == PARQUET and (shape not in FRAMES or not options.out):
         why = f"without --{shape}" if shape not in FRAMES else "and is written to a file: name it with --out"
         raise RecordError(f"--format parquet has a row for each run or, with --repeats, for each point, {why}")
-    if options.tier is not None and not (options.reads and 0 < options.tier < math.inf):
-        raise RecordError("--tier is a storage's bandwidth in MB/s, above 0, and needs --reads")
-    if options.stage_bytes is not None and not (options.reads and 0 < options.stage_bytes < math.inf):
-        raise RecordError("--stage-bytes is the size of a fast storage, above 0, and needs --reads")
+    for name in ("tier", "stage_bytes"):
+        value = getattr(options, name)
+        if value is not None and not (options.reads and 0 < value < math.inf):
+            raise RecordError(f"--{name.replace('_', '-')} {value:g} is for a table with --reads, and above 0")
 
 
 def _frame(records: Sequence[Record], options: argparse.Namespace) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -23,8 +24,10 @@ class Mark:
 
 def marks_above(path: Path) -> dict[str, Mark]:
     """Return the marks, by run_id, in files of all folders above a file; raises RecordError for a mistake in one."""
-    files = (folder / MARKS for folder in reversed(path.absolute().parents))
-    return {run: mark for file in files if file.is_file() for run, mark in _read(file, file.stat().st_mtime_ns).items()}
+    folders = str(path.absolute()).split("/")[:-1]
+    files = ("/".join([*folders[:depth], MARKS]) for depth in range(1, len(folders) + 1))
+    found = [Path(file) for file in files if os.path.isfile(file)]  # noqa: PTH113 - for each record; a Path is slow
+    return {run: mark for file in found for run, mark in _read(file, file.stat().st_mtime_ns).items()}
 
 
 @lru_cache(maxsize=8)

@@ -40,6 +40,7 @@ def _check_of(kind: Any) -> Check:
     origin, kinds, words = get_origin(inner) or inner, get_args(inner), in_words(kind)
     is_allowed: Callable[[Any], bool] = scalar_test(kind)
     container: Any = None
+    is_optional, fewest = limits[OPTIONAL], limits["minItems"]
     if is_dataclass(origin):
         container, inside = dict, partial(_in_part, origin)
     elif origin in (list, dict):
@@ -48,9 +49,9 @@ def _check_of(kind: Any) -> Check:
         is_allowed = partial(_passes_any, [_check_of(argument) for argument in kinds])
 
     def check(value: Any) -> str:
-        if value is None and limits[OPTIONAL]:
+        if value is None and is_optional:
             return ""
-        if container and isinstance(value, container) and len(value) >= limits["minItems"]:
+        if container and isinstance(value, container) and len(value) >= fewest:
             return inside(value)
         return "" if not container and is_allowed(value) else f" is {reprlib.repr(value)}, but must be {words}"
 
@@ -72,9 +73,12 @@ def _in_part(part: Any, value: Any) -> str:
     for name, item in value.items():
         if wrong := _check_of_key(part, name)(item):
             return f".{name}{wrong}"
-    return next(
-        (f" lacks '{name}'" for name, key in keys_of(part).items() if key.is_required and name not in value), ""
-    )
+    return next((f" lacks '{name}'" for name in _required(part) if name not in value), "")
+
+
+@lru_cache
+def _required(part: Any) -> list[str]:
+    return [name for name, key in keys_of(part).items() if key.is_required]
 
 
 @lru_cache(maxsize=10_000)

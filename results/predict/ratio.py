@@ -33,7 +33,7 @@ class Ratio:
 
     def __init__(self, groups: Sequence[Group], system: str) -> None:
         self.first, self.system = groups[0].first, system
-        self._blocks = {block.system_name: block for block in read_systems().values()}
+        self._blocks = read_systems()
         if system not in self._blocks:
             raise PredictionError(
                 f"there is no run on {system}, nor a block of it in systems.yaml: 'caraml systems' lists them"
@@ -122,7 +122,7 @@ def figure(block: System | None, precision: str) -> float:
 
 def published(like: PointResults) -> Series:
     """Return the published points of one node with the same workload and model; none in another precision."""
-    blocks = {block.system_name: block for block in read_systems().values()}
+    blocks = read_systems()
     series: dict[str, dict[Place, float]] = {}
     for one in throughputs(like.point.benchmark, like.point.model) if like.precision in OF_16_BIT else ():
         block = blocks.get(one.figure.systems)

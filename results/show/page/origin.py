@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 from record.values import value_at
 from results.files.quantities import QUANTITIES, quantities
 from results.find.records import Record
-from results.frames import lacking_words, level_words
 from results.points.repeats import PointResults
 from results.show.tables.cells import Table
 from results.verdicts.cost import provisioned_sources
+from results.verdicts.power_level import lowest_level
 from results.verdicts.quality import Rule, energy_kind, energy_rules
 
 
@@ -42,8 +42,9 @@ def quality_of(records: Sequence[Record]) -> list[Quality]:
             for record in mine
             for channel in (record.energy.channels if record.energy else ())
         )
-        levels = {"power_level": level_words(mine), "next_level": lacking_words(mine)}
-        sources |= {f"{QUANTITIES[name].title}: {words}": None for name, words in levels.items() if words}
+        if level := lowest_level(mine):
+            levels = {"power_level": level.words, "next_level": level.lacking_words}
+            sources |= {f"{QUANTITIES[name].title}: {words}": None for name, words in levels.items() if words}
         sources |= dict.fromkeys(provisioned_sources(mine))
         kinds = dict.fromkeys(kind for record in mine if (kind := energy_kind(record)))
         found.append(Quality(system, " and ".join(kinds), list(sources), list(worst.values())))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import shutil
 import textwrap
 from collections.abc import Callable, Collection, Sequence
@@ -24,8 +23,6 @@ STATUS = "status"  # title of the column with the outcome
 WIDTH = 120  # characters of a line that goes to no terminal; of a wider table, headings alone are wrapped
 NARROW = 12  # characters: a text is not wrapped to less, or to the longest word
 GAP = " | "
-NO_BREAK = "\u00a0"
-TOGETHER = re.compile(r" (?=[±%])")  # spaces at which a line is not broken
 
 
 # A sequence is a list of facts; a number without an interval has the format of its column.
@@ -245,7 +242,4 @@ def _lines(text: str, width: int) -> list[str]:
     """Return a text in lines of a width, if its words allow that."""
     if len(text) <= width:
         return [text]
-    return [
-        line.replace(NO_BREAK, " ")
-        for line in textwrap.wrap(TOGETHER.sub(NO_BREAK, text), width, break_long_words=False)
-    ]
+    return textwrap.wrap(text, width, break_long_words=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ioprof.summary import MB, size, what_to_stage
-from record.arithmetic import median_of_all
+from record.arithmetic import median_of_all, ratio
 from record.model import Reads, WindowReads
 from record.values import value_at
 from results.files.quantities import quantities
@@ -52,15 +52,11 @@ def read_table(results: Sequence[PointResults]) -> Table:
 
 def _numbers(one: Reads | WindowReads) -> list[float | None]:
     """Return the values of the columns from `files` on; only windows have times."""
-    sizes = [one.files, one.bytes / MB, one.reads, _ratio(one.bytes / 1e3, one.reads)]
+    sizes = [one.files, one.bytes / MB, one.reads, ratio(one.bytes / 1e3, one.reads)]
     if not isinstance(one, WindowReads):
         return [*sizes, None, None, None]
-    waited = _ratio(100 * one.by_region.get(WAITING, 0), one.bytes) if one.by_region else None
-    return [*sizes, one.reading_s, _ratio(one.bytes / MB, one.reading_s), waited]
-
-
-def _ratio(value: float, by: float | None) -> float | None:
-    return value / by if by else None
+    waited = ratio(100 * one.by_region.get(WAITING, 0), one.bytes) if one.by_region else None
+    return [*sizes, one.reading_s, ratio(one.bytes / MB, one.reading_s), waited]
 
 
 def file_table(results: Sequence[PointResults]) -> Table:
@@ -70,7 +66,7 @@ def file_table(results: Sequence[PointResults]) -> Table:
         files = one.good[0].io.files
         in_windows = [file for file in files if file.window_bytes]
         for file in (in_windows or files)[:SHOWN_FILES]:
-            sequential = _ratio(100 * file.sequential_reads, file.reads)
+            sequential = ratio(100 * file.sequential_reads, file.reads)
             sizes = [file.window_bytes / MB, file.waited_for_bytes / MB]
             mapped = file.mapped_bytes / MB if file.maps else None
             cells: list[Cell] = [file.path, file.size_bytes / MB, file.opens, file.reads, file.bytes / MB]
