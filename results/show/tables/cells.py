@@ -10,10 +10,8 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
-from jpwr.messages import near
-from record.errors import RecordError
 from record.values import count, rounded
-from results.files.quantities import Quantity, Shown
+from results.files.quantities import Quantity, Shown, only_match
 from results.frames import csv_text
 from results.points.estimate import Estimate, Interval
 
@@ -88,17 +86,11 @@ class Table:
 
     def at(self, title: str) -> int:
         """Return the index of the column with a title or path; raises RecordError if there is none, or several."""
-        names = [
-            [*(column.of(unit).heading for unit in sorted(self.units)), column.heading, column.path]
-            for column in self.columns
-        ]
-        matching = [at for at, known in enumerate(names) if title.strip() in known]
-        if not matching:
-            titles = dict.fromkeys(known[0] for known in names)
-            raise RecordError(f"there is no column {title.strip()!r}: {near(title.strip(), titles)}")
-        if len(matching) > 1:
-            raise RecordError(f"{len(matching)} columns are called {title.strip()!r}: choose another")
-        return matching[0]
+        names = {
+            at: [*(column.of(unit).heading for unit in sorted(self.units)), column.heading, column.path]
+            for at, column in enumerate(self.columns)
+        }
+        return only_match(title.strip(), names)
 
     def order(self, title: str, largest_first: bool = False) -> list[int]:
         """Return the numbers of the rows sorted by a column, texts after numbers, rows without a value last."""

@@ -80,8 +80,12 @@ def of_reads(results: Sequence[PointResults], tier: float | None = None, stage_b
     for one in counted(results):
         record = one.good[0]
         place = ", ".join(filter(None, (record.system, record.model, one.point.place)))
-        conclusions = (*_storage(record, tier), *_stage(record, stage_bytes, tier), *_not_seen(record))
-        sentences += [f"{place}: {text}" for text in conclusions]
+        conclusions = [*_storage(record, tier)]
+        if stage_bytes:
+            files = {file.path: file for file in record.io.files}
+            which = "" if len(files) == record.io.job.files else f"of its {len(files)} most read files, "
+            conclusions.append(which + what_to_stage(files, stage_bytes, tier))
+        sentences += [f"{place}: {text}" for text in (*conclusions, *_not_seen(record))]
     return list(dict.fromkeys(sentences))
 
 
@@ -102,13 +106,6 @@ def _storage(record: Record, tier: float | None) -> Iterator[str]:
         faster_s = window.bytes / MB / tier
         saved_s = min(wait_s, max(0.0, reading_s - faster_s))
         yield f"storage of {tier:,g} MB/s reads that in {faster_s:.3g} s and saves {_saved(saved_s, window_s)} at most"
-
-
-def _stage(record: Record, stage_bytes: float | None, tier: float | None) -> Iterator[str]:
-    files = {file.path: file for file in record.io.files}
-    if stage_bytes:
-        which = "" if len(files) == record.io.job.files else f"of its {len(files)} most read files, "
-        yield which + what_to_stage(files, stage_bytes, tier)
 
 
 def _saved(saved_s: float, of_s: float) -> str:
