@@ -21,6 +21,7 @@ from results.files.quantities import QUANTITIES
 from results.find.jube_row import status_of
 from results.join.energy_file import ENERGIES_NAME
 from results.load import load
+from results.points.estimate import Estimate
 from results.points.repeats import PointResults, by_point
 from results.points.sensors import accuracy_text, sampling_share
 from results.verdicts.power_level import lowest_level, power_level
@@ -178,11 +179,11 @@ def _of_run(name: str, record: Record, of_its_point: Mapping[str, Any]) -> Any:
 
 
 def of_point(name: str, point: PointResults) -> Any:
-    """Return a quantity of a point: of a measured one, the median of its runs."""
+    """Return a quantity of a point: of a number of its runs the estimate, or the value alone if it is not above 0."""
     if name in OF_POINT:
         return OF_POINT[name](point)
     path = QUANTITIES[name].path
-    return value_at(point.any, path) if name in SHARED else point.value(path)
+    return value_at(point.any, path) if name in SHARED else point.estimate(path) or point.value(path)
 
 
 def frame(*folders: str | Path, meters: Sequence[str | Path] = (), references: Sequence[str | Path] = ()) -> DataFrame:
@@ -210,16 +211,12 @@ def points_frame(results: Sequence[PointResults], others: Iterable[str] | None =
     """
     columns: dict[str, list[Any]] = {}
     for name in _names(POINT, OF_POINT) if others is None else dict.fromkeys([*POINT, *others]):
-        path = QUANTITIES[name].path
-        if name in OF_POINT or not path.startswith(MEASURED):
-            columns[name] = [of_point(name, point) for point in results]
-            continue
-        estimates = [point.estimate(path) for point in results]
-        pairs = zip(estimates, results, strict=True)
-        columns[name] = [estimate.value if estimate else point.value(path) for estimate, point in pairs]
-        ends = [estimate.interval if estimate else None for estimate in estimates]
-        for end, at in (("low", 0), ("high", 1)):
-            columns[f"{name}_{end}"] = [interval[at] if interval else None for interval in ends]
+        cells = [of_point(name, point) for point in results]
+        columns[name] = [cell.value if isinstance(cell, Estimate) else cell for cell in cells]
+        if name not in OF_POINT and QUANTITIES[name].path.startswith(MEASURED):
+            ends = [cell.interval if isinstance(cell, Estimate) else None for cell in cells]
+            for end, at in (("low", 0), ("high", 1)):
+                columns[f"{name}_{end}"] = [interval[at] if interval else None for interval in ends]
     return _typed(columns, POINT)
 
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 
 from jpwr.intervals import BOUND, NORMAL_95
+from record.arithmetic import ratio
 from results.find.records import Record
 
 STATED = ("data sheet", "documentation")  # sources of an accuracy that the vendor states
 
 
-def sampling_share(record: Record, energy: str = "energy") -> float | None:
+def sampling_share(record: Record) -> float | None:
     """Return the relative half-width of the energy's interval by sampling and counter; None without one."""
-    values = record.energy_of(energy)
-    if values is None or values.uncertainty_wh is None or not values.energy_wh:
-        return None
-    return values.uncertainty_wh / values.energy_wh
+    return ratio(record.energy.uncertainty_wh, record.energy.energy_wh) if record.energy else None
 
 
 def sampling_error(record: Record, energy: str = "energy") -> float:
@@ -32,12 +30,10 @@ def sampling_error(record: Record, energy: str = "energy") -> float:
     return math.hypot(random_wh / NORMAL_95, systematic_wh / BOUND) / values.energy_wh
 
 
-def accuracy_text(record: Record, energy: str = "energy") -> str:
+def accuracy_text(record: Record) -> str:
     """Return the accuracy of the sensor with its source, as text."""
-    values = record.energy_of(energy)
-    if values is None or not values.accuracy:
-        return "not stated"
-    return f"±{100 * values.accuracy:.2g} % ({values.accuracy_from})"
+    energy = record.energy
+    return f"±{100 * energy.accuracy:.2g} % ({energy.accuracy_from})" if energy and energy.accuracy else "not stated"
 
 
 def sensor_models(record: Record, energy: str = "energy") -> frozenset[tuple[str, str]]:

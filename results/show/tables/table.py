@@ -8,7 +8,7 @@ from record.values import count, devices_text, grouped, sort_key, value_at
 from results.files.quantities import QUANTITIES, Quantity, Shown, quantities
 from results.files.workloads import batch_text
 from results.find.records import Record, RecordError
-from results.frames import OF_POINT, of_point, of_runs
+from results.frames import of_point, of_runs
 from results.points.repeats import PointResults
 from results.show.tables.cells import Cell, Table
 
@@ -99,15 +99,8 @@ def point_table(results: Sequence[PointResults]) -> Table:
     """Return a row per point: medians, and the half-widths of the intervals of measured values."""
     served = are_served([record for point in results for record in (*point.good, *point.bad)])
     names = SERVED_POINTS if served else TRAINED_POINTS
-    rows = [[_of_point(name, point) for name in names] for point in results]
+    rows = [[of_point(name, point) for name in names] for point in results]
     return Table(quantities(*names), rows, units=units_of(point.any for point in results))
-
-
-def _of_point(name: str, point: PointResults) -> Cell:
-    value: Cell = of_point(name, point)
-    if name in OF_POINT or not isinstance(value, float):
-        return value
-    return point.estimate(QUANTITIES[name].path) or value
 
 
 def units_of(records: Iterable[Record]) -> list[str]:
