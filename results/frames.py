@@ -18,10 +18,10 @@ from record.model import Clocks, Record
 from record.parts import sensor_channels
 from record.values import value_at
 from results.files.quantities import QUANTITIES
-from results.find.jube_row import status_of
 from results.join.energy_file import ENERGIES_NAME
 from results.load import load
 from results.points.estimate import Estimate
+from results.points.jube_row import status_of
 from results.points.repeats import PointResults, by_point
 from results.points.sensors import accuracy_text, sampling_share
 from results.verdicts.power_level import lowest_level, power_level

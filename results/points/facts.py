@@ -150,6 +150,12 @@ def point_of(record: Record) -> Point:
     )
 
 
+def place_of(record: Record) -> str:
+    """Return the system, the model and the place in its sweep of a run, as text."""
+    point = point_of(record)
+    return ", ".join(filter(None, (record.system, point.model, point.place)))
+
+
 def choices_of(record: Record, micro_batch: bool = True) -> tuple[str, ...]:
     """Return the choices in which two runs of one point can differ, as text; `micro_batch` includes the micro batch."""
     layout, micro = record.layout, record.layout.micro_batch_size

@@ -46,9 +46,7 @@ def test_a_failed_run_has_no_numbers_and_says_so():
     assert row[header.index("status")] == "failed"
     assert "tokens/s" not in header
     assert "tokens/Wh" not in header
-    assert failures([failed(8), good(1, 8, 1)]) == [
-        "CPU, tiny, 1 device, global batch 8: failed: the node burned <down>"
-    ]
+    assert failures([failed(8), good(1, 8, 1)]) == ["CPU, tiny, 1 device, batch 8: failed: the node burned <down>"]
 
 
 def test_a_table_is_given_in_the_forms_of_a_spreadsheet_and_a_document():

@@ -11,10 +11,11 @@ from record.values import value_at
 from results.files.quantities import quantities
 from results.find.records import Record
 from results.join.reads import WAITING
+from results.points.facts import place_of
 from results.points.regions import WINDOWS
 from results.points.repeats import PointResults
 from results.show.tables.cells import Cell, Table
-from results.show.tables.table import PLACE, place_of
+from results.show.tables.table import PLACE, place_cells
 
 SHOWN_FILES = 8
 ENOUGH_PERCENT = 95.0  # of what the kernel counted
@@ -46,7 +47,7 @@ def read_table(results: Sequence[PointResults]) -> Table:
             if all(runs):
                 columns = zip(*(_numbers(run) for run in runs if run), strict=True)
                 files, size_mb, reads, *others = map(median_of_all, columns)
-                rows.append([*place_of(one), name, round(files or 0), size_mb, round(reads or 0), *others, seen])
+                rows.append([*place_cells(one), name, round(files or 0), size_mb, round(reads or 0), *others, seen])
     return Table(COLUMNS, rows)
 
 
@@ -70,7 +71,7 @@ def file_table(results: Sequence[PointResults]) -> Table:
             sizes = [file.window_bytes / MB, file.waited_for_bytes / MB]
             mapped = file.mapped_bytes / MB if file.maps else None
             cells: list[Cell] = [file.path, file.size_bytes / MB, file.opens, file.reads, file.bytes / MB]
-            rows.append([*place_of(one), *cells, *sizes, sequential, mapped])
+            rows.append([*place_cells(one), *cells, *sizes, sequential, mapped])
     return Table(FILE_COLUMNS, rows)
 
 
@@ -79,13 +80,12 @@ def of_reads(results: Sequence[PointResults], tier: float | None = None, stage_b
     sentences = []
     for one in counted(results):
         record = one.good[0]
-        place = ", ".join(filter(None, (record.system, record.model, one.point.place)))
         conclusions = [*_storage(record, tier)]
         if stage_bytes:
             files = {file.path: file for file in record.io.files}
             which = "" if len(files) == record.io.job.files else f"of its {len(files)} most read files, "
             conclusions.append(which + what_to_stage(files, stage_bytes, tier))
-        sentences += [f"{place}: {text}" for text in (*conclusions, *_not_seen(record))]
+        sentences += [f"{place_of(record)}: {text}" for text in (*conclusions, *_not_seen(record))]
     return list(dict.fromkeys(sentences))
 
 

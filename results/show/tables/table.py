@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from record.values import count, devices_text, grouped, sort_key, value_at
 from results.files.quantities import QUANTITIES, Quantity, Shown, quantities
-from results.files.workloads import batch_text
 from results.find.records import Record, RecordError
 from results.frames import of_point, of_runs
+from results.points.facts import place_of
 from results.points.repeats import PointResults
 from results.show.tables.cells import Cell, Table
 
@@ -110,12 +110,8 @@ def units_of(records: Iterable[Record]) -> list[str]:
 
 def failures(records: Sequence[Record]) -> list[str]:
     """Return a sentence on each record whose status is not ok."""
-    found = []
-    for record in (record for record in sorted(records, key=sort_key) if not record.is_good):
-        batch = batch_text(record.benchmark, record.layout.global_batch_size or 0)
-        place = f"{record.system}, {record.model}, {devices_text(record.layout.num_devices or 0)}, {batch}"
-        found.append(f"{place}: {record.status}: {record.error}")
-    return found
+    bad = [record for record in sorted(records, key=sort_key) if not record.is_good]
+    return [f"{place_of(record)}: {record.status}: {record.error}" for record in bad]
 
 
 def pivot_table(records: Sequence[Record], path: str) -> Table:
@@ -141,7 +137,7 @@ def pivot_table(records: Sequence[Record], path: str) -> Table:
     return Table(columns, [[devices, *(cells.get((devices, batch)) for batch in batches)] for devices in rows])
 
 
-def place_of(one: PointResults) -> list[Cell]:
+def place_cells(one: PointResults) -> list[Cell]:
     """Return the cells of the columns PLACE."""
     point = one.point
     return [one.system, point.model, point.devices, point.global_batch, one.variant]
