@@ -8,7 +8,6 @@ import pytest
 
 from record.perplexity import facts_of_text, judged_text, perplexity, reference_of, references
 
-pytestmark = pytest.mark.arithmetic
 HALF, QUARTER = math.log(0.5), math.log(0.25)
 
 
