@@ -121,12 +121,12 @@ def _check_table(options: argparse.Namespace) -> None:
 
 def _frame(records: Sequence[Record], options: argparse.Namespace) -> Any:
     """Return the frame of runs or of points, in the order of the table."""
-    points, runs = by_point(records) if options.repeats else [], sorted(records, key=sort_key)
-    order: Sequence[int] = range(len(points or runs))
-    if options.sort:
-        table = point_table(points) if options.repeats else record_table(runs)
-        order = table.order(options.sort, options.largest_first)
-    return points_frame([points[at] for at in order]) if options.repeats else runs_frame([runs[at] for at in order])
+    rows: Any = by_point(records) if options.repeats else sorted(records, key=sort_key)
+    frame = points_frame(rows) if options.repeats else runs_frame(rows)
+    if not options.sort:
+        return frame
+    shown = point_table(rows) if options.repeats else record_table(rows)
+    return frame.iloc[shown.order(options.sort, options.largest_first)]
 
 
 def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:

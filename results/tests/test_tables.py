@@ -94,8 +94,6 @@ def test_records_are_selected_by_what_stands_in_a_column():
         with pytest.raises(RecordError, match=message):
             select(records, [condition])
 
-
-def test_records_are_selected_by_the_text_that_the_table_shows(tmp_path):
     small = good(1, 8, 123.456)
     small["metrics"]["comparable"] = False
     for condition in ("comparable=NO", "comparable=False", "tokens/s=123.5", "tokens/s=123.456"):

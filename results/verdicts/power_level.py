@@ -41,7 +41,7 @@ class PowerLevel(NamedTuple):
 
     @property
     def lacking_words(self) -> str:
-        """What the next level lacks, as text."""
+        """Text of what is missing for the next level."""
         return joined(self.lacking)
 
 
