@@ -9,8 +9,7 @@ from typing import NamedTuple
 from record.parts import sensor_channels
 from record.values import count, epoch_s, grouped
 from results.find.records import Record
-from results.points.estimate import Estimate
-from results.points.facts import Point, as_key, choices_of, facts_of, point_of
+from results.points.facts import as_key, choices_of, facts_of, point_of
 from results.verdicts.compare import METRICS, compare
 from results.verdicts.outcome import Outcome, judge
 
@@ -20,22 +19,8 @@ FEWEST = 2  # runs on each side: one has no interval
 class Change(NamedTuple):
     """Change of one quantity of a point; FAILED if its whole interval is worse than the threshold."""
 
-    system: str
-    point: Point
-    variant: tuple[str, ...]
-    quantity: str
-    ratio: Estimate | None  # of the last runs over the first ones
     outcome: Outcome
-    days: str  # of the runs that are compared
-    remarks: list[str]  # what else changed, or why it cannot be decided
-
-    @property
-    def text(self) -> str:
-        """The change as a line, with a line for each remark."""
-        options = f", {', '.join(self.variant)}" if self.variant else ""
-        size = f" {self.ratio.text} times" if self.ratio else ""
-        line = f"{self.system}, {self.point}{options}, {self.quantity}: {self.outcome.value}{size}{self.days}"
-        return "\n  ".join([line, *self.remarks])
+    text: str  # a line, and one for what else changed, or why it cannot be decided
 
 
 def created_s(run: Record) -> float:
@@ -78,10 +63,11 @@ def _changes(
     any_run: Record, first: Sequence[Record], last: Sequence[Record], failed: int, threshold: float
 ) -> list[Change]:
     reasons = [f"its last {count(failed, 'run')} failed"] if failed else []
-    place = any_run.system, point_of(any_run), choices_of(any_run)
+    place = ", ".join([any_run.system, str(point_of(any_run)), *choices_of(any_run)])
     if min(len(first), len(last)) < FEWEST:
         reasons.append(f"{len(first)} first and {count(len(last), 'last run')}, at least {FEWEST} of each are needed")
-        return [Change(*place, METRICS[0][0], None, Outcome.UNDECIDED, "", reasons)]
+        line = f"{place}, {METRICS[0][0]}: {Outcome.UNDECIDED.value}"
+        return [Change(Outcome.UNDECIDED, "\n  ".join([line, *reasons]))]
     compared = compare(first, last)
     [line] = compared.lines
     ends = last[0], last[-1], first[0], first[-1]
@@ -92,5 +78,6 @@ def _changes(
         if ratio is not None and ratio.interval:
             outcome = judge(lambda end: end >= 1 - threshold, ratio.interval)
             outcome = Outcome.UNDECIDED if outcome is Outcome.PASSED and failed else outcome
-            found.append(Change(*place, title, ratio, outcome, days, remarks))
+            line = f"{place}, {title}: {outcome.value} {ratio.text} times{days}"
+            found.append(Change(outcome, "\n  ".join([line, *remarks])))
     return found
