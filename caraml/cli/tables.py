@@ -19,7 +19,6 @@ from results.find.records import Record, RecordError
 from results.frames import csv_text, points_frame, runs_frame
 from results.load import Loaded, load
 from results.points.repeats import by_point
-from results.published import published as figures_of_others
 from results.show.tables import table as tables
 from results.show.tables.cells import FORMS, Table, rendered
 from results.show.tables.doubts import alike
@@ -179,5 +178,5 @@ def published(options: argparse.Namespace) -> int:
             raise RecordError("no figure is known that was published for the same chip: 'caraml published' shows all")
         print("\n".join([rendered(figures, "text"), *found.sources]))
         return 0
-    print(published_text(figures_of_others(), options.words))
+    print(published_text(options.words))
     return 0
