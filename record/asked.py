@@ -9,9 +9,8 @@ from typing import Any
 from record.acceptance import label as label_of_speculation
 from record.acceptance import length_of, of_text, stated
 from record.demand import DATA, MADE, SLOS, hosts_of, label, made_trace, of_trace
-from record.model import Layout, Record, Speculation
+from record.model import OF_ALL_COPIES, Layout, Record, Speculation
 from record.part import changed, is_number, with_known
-from record.parts import OF_ALL_COPIES
 from record.values import count
 
 SAME = {"precision": "compute.precision", "data": "data.data", "system": "run.system"}  # options by fact

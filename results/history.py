@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from record.parts import sensor_channels
 from record.values import count, epoch_s, grouped
 from results.find.records import Record
 from results.points.facts import as_key, choices_of, facts_of, point_of
@@ -38,7 +37,7 @@ def series_of(records: Iterable[Record]) -> list[list[Record]]:
 def _series(record: Record) -> tuple[object, ...]:
     """Return what is equal for the runs of a series: limits that it set itself are among it."""
     facts = facts_of(record)
-    is_set = any(channel.limits.limits_set_by for channel in sensor_channels(record))
+    is_set = any(channel.limits.limits_set_by for channel in record.sensor_channels)
     return *facts[:3], as_key(facts.work), as_key(facts.limits) if is_set else ()
 
 
@@ -66,8 +65,8 @@ def _changes(
     place = ", ".join([any_run.system, str(point_of(any_run)), *choices_of(any_run)])
     if min(len(first), len(last)) < FEWEST:
         reasons.append(f"{len(first)} first and {count(len(last), 'last run')}, at least {FEWEST} of each are needed")
-        line = f"{place}, {METRICS[0][0]}: {Outcome.UNDECIDED.value}"
-        return [Change(Outcome.UNDECIDED, "\n  ".join([line, *reasons]))]
+        words = f"{place}, {METRICS[0][0]}: {Outcome.UNDECIDED.value}"
+        return [Change(Outcome.UNDECIDED, "\n  ".join([words, *reasons]))]
     compared = compare(first, last)
     [line] = compared.lines
     ends = last[0], last[-1], first[0], first[-1]
@@ -78,6 +77,6 @@ def _changes(
         if ratio is not None and ratio.interval:
             outcome = judge(lambda end: end >= 1 - threshold, ratio.interval)
             outcome = Outcome.UNDECIDED if outcome is Outcome.PASSED and failed else outcome
-            line = f"{place}, {title}: {outcome.value} {ratio.text} times{days}"
-            found.append(Change(outcome, "\n  ".join([line, *remarks])))
+            words = f"{place}, {title}: {outcome.value} {ratio.text} times{days}"
+            found.append(Change(outcome, "\n  ".join([words, *remarks])))
     return found

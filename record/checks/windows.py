@@ -6,16 +6,9 @@ import math
 from itertools import pairwise
 
 from record.arithmetic import ratio
-from record.checks.run import (
-    KINDS,
-    Sentences,
-    measured_regions,
-    rising,
-    total,
-)
-from record.model import Record
+from record.checks.run import KINDS, TOLERANCE, Sentences, rising, total
+from record.model import Record, total_s
 from record.part import is_number
-from record.parts import longest_s, total_s, windows_of
 from record.values import epoch_s
 
 STEPS_TOLERANCE = 0.02  # relative, by which steps may exceed their window
@@ -28,28 +21,20 @@ FASTER_WITH_INPUT = 4.0  # highest ratio of throughput with the input path to th
 REGIONS_TOLERANCE = 2.0  # factor: medians of a step's parts do not add up to its mean
 
 
-def _nodes_are_those_of_the_devices(run: Record) -> Sentences:
+def _windows_are_of_the_devices_nodes_and_follow_each_other(run: Record) -> Sentences:
     hosts, num_nodes = {device.hostname for device in run.devices}, run.layout.num_nodes
     if hosts and is_number(num_nodes) and len(hosts) != num_nodes:
         yield f"its devices are on {len(hosts)} nodes, but layout.num_nodes is {num_nodes}"
     for kind in KINDS:
-        nodes = windows_of(run, kind)
+        nodes = run.windows_of(kind)
         if nodes and hosts and nodes.keys() != hosts:
             names = ", ".join(sorted(map(str, nodes.keys() ^ hosts)))
             yield f"its devices and its {kind} windows are of different nodes: {names}"
-
-
-def _windows_of_nodes_are_alike(run: Record) -> Sentences:
-    for kind in KINDS:
-        times_s = [(total_s(windows), host) for host, windows in windows_of(run, kind).items()]
+        times_s = [(total_s(windows), host) for host, windows in nodes.items()]
         if times_s and min(times_s)[0] < NODES_SHARE * max(times_s)[0]:
             (least_s, least), (most_s, most) = min(times_s), max(times_s)
             yield f"its {kind} window lasts {least_s:.4g} s on node {least} and {most_s:.4g} s on node {most}"
-
-
-def _windows_follow_each_other(run: Record) -> Sentences:
-    for kind in KINDS:
-        for hostname, windows in windows_of(run, kind).items():
+        for hostname, windows in nodes.items():
             edges = sorted((window.start_s, window.end_s) for window in windows)
             if any(end_s <= start_s for start_s, end_s in edges):
                 yield f"a {kind} window of node {hostname} does not end after it begins"
@@ -71,13 +56,10 @@ def _wall_clocks_go_with_the_windows(run: Record) -> Sentences:
             yield f"{words} begins {(begin_s - began_s) / 3600:.4g} h after provenance.created, {created}"
 
 
-def _input_makes_nothing_faster(run: Record) -> Sentences:
+def _steps_fill_their_window_and_input_makes_nothing_faster(run: Record) -> Sentences:
     speed, effective = (run.metrics.number(f"{kind}{run.work_unit}_per_s") for kind in ("", "effective_"))
     if is_number(speed) and is_number(effective) and effective > FASTER_WITH_INPUT * speed > 0:
         yield f"its throughput with the input path is {effective / speed:.3g} times that without"
-
-
-def _steps_fill_their_window(run: Record) -> Sentences:
     measured_s, steps = (run.metrics.number(f"measured_{word}") for word in ("s", "steps"))
     times_s = [time_s for time_s in run.step_times_s if time_s is not None]
     if not times_s or not is_number(measured_s):
@@ -87,9 +69,13 @@ def _steps_fill_their_window(run: Record) -> Sentences:
         yield f"its steps take {steps_s:.4g} s, but their window lasts {measured_s:.4g} s"
 
 
-def _regions_fit_into_a_step(run: Record) -> Sentences:
-    regions = measured_regions(run).values()
-    step_s = run.regions["measured"].step_s if "measured" in run.regions else None
+def _regions_are_the_whole_step(run: Record) -> Sentences:
+    if "measured" not in run.regions:
+        return
+    regions, step_s = run.regions["measured"].regions.values(), run.regions["measured"].step_s
+    shares = [share for one in regions if (share := one.share_percent) is not None]
+    if shares and not math.isclose(whole := math.fsum(shares), 100.0, rel_tol=TOLERANCE):
+        yield f"its regions have {whole:.10g} percent of a step"
     mean_s = ratio(run.metrics.number("measured_s"), run.metrics.number("measured_steps"))
     rank_times_s = zip(*(one.by_rank_s for one in regions if one.by_rank_s), strict=False)
     for name, time_s in (
@@ -112,17 +98,14 @@ def _windows_read_no_more_than_the_job(run: Record) -> Sentences:
         parts = list(filter(is_number, reads.by_region.values()))
         own_bytes = total(parts) - len(parts)  # each part is rounded
         yield from rising({f"the sum of {where}.by_region": own_bytes, f"{where}.bytes": reads.bytes})
-        yield from rising({f"{where}.reading_s": reads.reading_s, "its windows": longest_s(windows_of(run, kind))})
+        yield from rising({f"{where}.reading_s": reads.reading_s, "its windows": run.longest_s(kind)})
     yield from rising({f"io.job.{name}": job.number(name) for name in ("sequential_reads", "reads")})
 
 
 RULES = (
-    _nodes_are_those_of_the_devices,
-    _windows_of_nodes_are_alike,
-    _windows_follow_each_other,
+    _windows_are_of_the_devices_nodes_and_follow_each_other,
     _wall_clocks_go_with_the_windows,
-    _input_makes_nothing_faster,
-    _steps_fill_their_window,
-    _regions_fit_into_a_step,
+    _steps_fill_their_window_and_input_makes_nothing_faster,
+    _regions_are_the_whole_step,
     _windows_read_no_more_than_the_job,
 )
