@@ -16,7 +16,7 @@ from jpwr.intervals import BOUND
 from record.arithmetic import ratio, sum_of_all
 from record.checks.run import OUTER
 from record.part import changed
-from record.values import THROUGHPUT, WORK, value_at
+from record.values import THROUGHPUT, WORK
 from results.files.systems import SOURCE, system_of
 from results.files.typed_files import WORDS, Above0, Allowed, From1, NotNegative, read_file
 from results.files.workloads import Amount, workloads
@@ -170,8 +170,8 @@ def uncovered_w(one: PointResults, costs: Costs) -> Overhead:
 
     It is measured where a node's sensor was read next to its boards', else as stated.
     """
-    price = costs.systems.get(one.system)
-    if price is None or set(_scopes(one.any)) & set(OUTER):
+    price, energy = costs.systems.get(one.system), one.any.energy
+    if price is None or (energy and set(energy.power_scope.split("+")) & set(OUTER)):
         return Overhead()
     measured = [_rest_of_node(record) for record in one.good]
     known = [rest for rest in measured if rest]
@@ -181,16 +181,12 @@ def uncovered_w(one: PointResults, costs: Costs) -> Overhead:
     return Overhead(*map(statistics.median, zip(*known, strict=True)))
 
 
-def _scopes(record: Record) -> list[str]:
-    return str(value_at(record, "energy.power_scope") or "").split("+")
-
-
 def _rest_of_node(record: Record) -> Overhead | None:
     """Return the power of a run's nodes by their own sensor, without what its energy includes, for each device."""
     energy = record.energy
     if not energy or energy.power_kind != "measured" or not energy.window_s:
         return None
-    inside = [energy.sampled_by_scope.number(f"{scope}_wh") for scope in _scopes(record)]
+    inside = [energy.sampled_by_scope.number(f"{scope}_wh") for scope in energy.power_scope.split("+")]
     node_wh, inside_wh = energy.sampled_by_scope.number("node_wh"), sum_of_all(inside)
     if node_wh is None or inside_wh is None or node_wh <= inside_wh:
         return None
