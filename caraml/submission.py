@@ -15,8 +15,7 @@ from results.exchange.archive import CHECKSUMS, ENDING, GB, SIGNATURE, unpacked,
 from results.exchange.public import ABOUT, FILE, About, names_left
 from results.files.typed_files import read_file
 from results.find.folders import below, results_below
-from results.find.marks import MARKS, marks_above
-from results.find.records import RecordError, find_records, named_in
+from results.find.records import MARKS, RecordError, find_records, marks_above, named_in
 from results.load import derived
 from results.points.repeats import by_point
 from results.show.tables.doubts import alike, failure

@@ -15,7 +15,6 @@ from record.causes import cause
 from record.derivation import derive
 from record.model import Json, Record
 from record.part import as_json, changed
-from results.find.jube_row import point_of, write_row
 from results.find.records import RESULT_NAME, RecordError, read_record, write_record
 from results.join.channels import EnergyError
 from results.join.copies import copy_folder, copy_folders, failed_copy, of_copy, refuse_idle, together
@@ -23,6 +22,7 @@ from results.join.energy import energy_of, energy_per_checkpoint, write_energies
 from results.join.hosts import energy_of_roles, with_hosts
 from results.join.nodes import TRACES, TraceSums, read_sums
 from results.join.reads import reads_of
+from results.points.jube_row import folder_of_point, write_row
 
 RECORD_NAME = "record.json"
 JOB_ERRORS = "job.err"
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             run = Record.of(failed_result(options.folder, options.exit_code, options.reason))
         write_record(run, options.folder / RESULT_NAME)
         write_energies(run, options.folder)
-        write_row(point_of(options.folder))
+        write_row(folder_of_point(options.folder))
     except (RecordError, OSError) as error:
         print(f"collect: {error}", file=sys.stderr)
         return 1

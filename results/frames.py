@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from record.findings import joined
+from record.arithmetic import ratio
 from record.model import Clocks, Record
 from record.values import value_at
 from results.files.quantities import QUANTITIES
-from results.find.jube_row import status_of
 from results.join.energy import ENERGIES_NAME
 from results.load import load
+from results.points.estimate import Estimate
+from results.points.jube_row import status_of
 from results.points.repeats import PointResults, by_point
 from results.verdicts.power_level import lowest_level, power_level
 from results.verdicts.quality import accuracy_text, energy_kind, grade, why_not_ranked
@@ -51,10 +52,6 @@ POINT = (
 TYPES = {"text": "string", "count": "Int64", "number": "Float64", "answer": "boolean", "time": "datetime64[us, UTC]"}
 
 
-def _ratio(value: float | None, by: float | None) -> float | None:
-    return value / by if value is not None and by else None
-
-
 def _peak_memory(records: Sequence[Record]) -> float | None:
     known = [device.peak_memory_bytes for record in records for device in record.devices]
     return max(filter(None, known), default=None)
@@ -74,10 +71,6 @@ def _energy_file(record: Record) -> str | None:
     return str(path) if path and path.is_file() else None
 
 
-def _run_s(record: Record) -> float | None:
-    return record.energy.number("run_s") if record.energy else None
-
-
 def _tasks_per_node(record: Record) -> int | None:
     devices, nodes = record.layout.num_devices, record.layout.num_nodes
     return -(-devices // nodes) if devices and nodes else None
@@ -92,13 +85,13 @@ def _threads_per_task(record: Record) -> int | None:
 # Quantities of a run that are no value of its record.
 OF_RUN: Mapping[str, Callable[[Record], Any]] = {
     "job_time": _job_time,
-    "run_min": lambda record: (run_s := _run_s(record)) and run_s / 60,
-    "run_s": _run_s,
+    "run_min": lambda record: ratio(value_at(record, "energy.run_s"), 60),
+    "run_s": lambda record: value_at(record, "energy.run_s"),
     "tasks_per_node": _tasks_per_node,
     "threads_per_task": _threads_per_task,
     "workers": lambda record: record.option("data.parallel_files"),
-    "batch_per_device": lambda record: _ratio(record.layout.global_batch_size, record.layout.num_devices),
-    "epochs": lambda record: _ratio(
+    "batch_per_device": lambda record: ratio(record.layout.global_batch_size, record.layout.num_devices),
+    "epochs": lambda record: ratio(
         value_at(record, "metrics.measured_{unit}"), value_at(record, "metrics.{unit}_per_epoch")
     ),
     "iterations": lambda record: record.metrics.number("measured_steps"),
@@ -139,16 +132,6 @@ def _throttled_percent(point: PointResults) -> float | None:
     return max((percent for reasons in known for percent in reasons.values()), default=0.0) if known else None
 
 
-def level_words(records: Sequence[Record]) -> str | None:
-    """Return the lowest level of the records' energies in words."""
-    return (level := lowest_level(records)) and level.words
-
-
-def lacking_words(records: Sequence[Record]) -> str | None:
-    """Return what the records' energies lack for the level above the lowest."""
-    return (level := lowest_level(records)) and joined(level.lacking)
-
-
 # Facts that the runs of a point share, or a run that failed states for it.
 SHARED = (
     *("system", "benchmark", "model", "data", "sample", "in/out", "devices", "global_batch", "concurrency"),
@@ -170,8 +153,8 @@ OF_POINT: Mapping[str, Callable[[PointResults], Any]] = {
     "clock_limit_mhz": lambda point: point.limits.clock_mhz,
     "not_ranked": lambda point: str(why) if point.good and (why := why_left_out(point)) else None,
     "energy_not_ranked": lambda point: str(why) if point.good and (why := why_not_ranked(point)) else None,
-    "power_level": lambda point: level_words(point.good),
-    "next_level": lambda point: lacking_words(point.good),
+    "power_level": lambda point: (level := lowest_level(point.good)) and level.words,
+    "next_level": lambda point: (level := lowest_level(point.good)) and level.lacking_words,
 }
 OF_ALL_RUNS = ("not_ranked", "energy_not_ranked", "next_level")  # of a point, which each of its good runs shares
 
@@ -195,11 +178,11 @@ def _of_run(name: str, record: Record, of_its_point: Mapping[str, Any]) -> Any:
 
 
 def of_point(name: str, point: PointResults) -> Any:
-    """Return a quantity of a point: of a measured one, the median of its runs."""
+    """Return a quantity of a point: of a number of its runs the estimate, or the value alone if it is not above 0."""
     if name in OF_POINT:
         return OF_POINT[name](point)
     path = QUANTITIES[name].path
-    return value_at(point.any, path) if name in SHARED else point.value(path)
+    return value_at(point.any, path) if name in SHARED else point.estimate(path) or point.value(path)
 
 
 def frame(*folders: str | Path, meters: Sequence[str | Path] = (), references: Sequence[str | Path] = ()) -> DataFrame:
@@ -227,16 +210,12 @@ def points_frame(results: Sequence[PointResults], others: Iterable[str] | None =
     """
     columns: dict[str, list[Any]] = {}
     for name in _names(POINT, OF_POINT) if others is None else dict.fromkeys([*POINT, *others]):
-        path = QUANTITIES[name].path
-        if name in OF_POINT or not path.startswith(MEASURED):
-            columns[name] = [of_point(name, point) for point in results]
-            continue
-        estimates = [point.estimate(path) for point in results]
-        pairs = zip(estimates, results, strict=True)
-        columns[name] = [estimate.value if estimate else point.value(path) for estimate, point in pairs]
-        ends = [estimate.interval if estimate else None for estimate in estimates]
-        for end, at in (("low", 0), ("high", 1)):
-            columns[f"{name}_{end}"] = [interval[at] if interval else None for interval in ends]
+        cells = [of_point(name, point) for point in results]
+        columns[name] = [cell.value if isinstance(cell, Estimate) else cell for cell in cells]
+        if name not in OF_POINT and QUANTITIES[name].path.startswith(MEASURED):
+            ends = [cell.interval if isinstance(cell, Estimate) else None for cell in cells]
+            for end, at in (("low", 0), ("high", 1)):
+                columns[f"{name}_{end}"] = [interval[at] if interval else None for interval in ends]
     return _typed(columns, POINT)
 
 

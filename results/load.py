@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jpwr.messages import near
 from record.findings import finding
 from record.part import changed
 from record.values import value_at
 from results.achievable import with_achievable, with_bandwidth
-from results.files.quantities import QUANTITIES, Quantity
+from results.files.quantities import QUANTITIES, only_match
 from results.find.records import Found, Record, RecordError, Skipped, find_records
 from results.join.meter import read_meter, with_meter
 from results.points.learning import REFERENCES, learnt_of, read_references
@@ -98,39 +97,26 @@ def good_checks(folders: Sequence[Path]) -> list[Record]:
 
 def select(records: Sequence[Record], conditions: Sequence[str]) -> list[Record]:
     """Return the records that meet conditions such as `devices=2`; raises RecordError if none does."""
-    chosen = list(records)
+    chosen, units = list(records), {record.work_unit for record in records}
+    names: dict[str, list[str]] = {}
+    for name, quantity in QUANTITIES.items():
+        if path := quantity.path:
+            names.setdefault(path, []).extend([name, path, *(quantity.of(unit).heading for unit in units)])
     for condition in conditions:
         title, sign, wanted = condition.partition("=")
         if not sign:
             raise RecordError(f"{condition!r} is not a condition: write COLUMN=TEXT, such as devices=2")
-        column = _column(title.strip(), {record.work_unit for record in records})
-        chosen = [record for record in chosen if wanted.strip() in _texts(value_at(record, column.path), column)]
+        path = only_match(title.strip(), names)
+        chosen = [record for record in chosen if wanted.strip() in _texts(value_at(record, path), path)]
     if not chosen:
         raise RecordError(f"no record matches {' and '.join(conditions)}: see the table without --filter")
     return chosen
 
 
-def _column(title: str, units: set[str]) -> Quantity:
-    """Return the quantity with a title, a name or a path; raises RecordError without one, or for several."""
-    texts = [
-        (text, quantity)
-        for name, quantity in QUANTITIES.items()
-        if quantity.path
-        for text in (name, quantity.path, *(quantity.of(unit).heading for unit in units))
-    ]
-    named = {quantity.path: quantity for text, quantity in texts if text == title}
-    if not named:
-        raise RecordError(f"there is no column {title!r}: {near(title, dict(texts))}")
-    if len(named) > 1:
-        raise RecordError(f"{len(named)} columns are called {title!r}: choose another")
-    [column] = named.values()
-    return column
-
-
-def _texts(value: Any, column: Quantity) -> set[str]:
-    """Return a value as text, in each form in which a reader may have seen it."""
+def _texts(value: Any, path: str) -> set[str]:
+    """Return the value at a path as text, in each form in which a reader may have seen it."""
     if isinstance(value, bool):
         return {str(value), "yes" if value else "NO"}
     if isinstance(value, int | float):
-        return {str(value), format(value, column.form)}
+        return {str(value), *(format(value, one.form) for one in QUANTITIES.values() if one.path == path)}
     return {", ".join(value) if isinstance(value, list | tuple) else "" if value is None else str(value)}

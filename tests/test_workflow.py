@@ -123,7 +123,7 @@ def test_a_killed_point_is_a_failed_row_and_makes_the_check_fail(swept):
     assert row["tokens/s"] == row["tokens/Wh"] == ""
     done = caraml("check", out)
     assert done.returncode == 1
-    assert "000002_benchmark: TESTBED, tiny, 1 device, global batch 12: failed" in done.stderr
+    assert "000002_benchmark: TESTBED, tiny, 1 device, batch 12: failed" in done.stderr
     assert "SIGKILL" in done.stderr
 
 
@@ -167,7 +167,7 @@ def test_the_runs_of_a_point_share_a_job_and_one_that_fails_fails_the_point(jube
     assert float(row["avg power [W]"]) == pytest.approx(median["avg_power_w"], abs=0.051)
     checked = caraml("check", out)
     assert checked.returncode == 1
-    assert "000001_benchmark, run_2: TESTBED, tiny, 1 device, global batch 8: failed" in checked.stderr
+    assert "000001_benchmark, run_2: TESTBED, tiny, 1 device, batch 8: failed" in checked.stderr
 
 
 @pytest.mark.slow
@@ -223,7 +223,7 @@ def test_a_copy_that_fails_fails_the_group(jube_command, filled):
     assert (point / "error").exists()
     checked = caraml("check", filled)
     assert checked.returncode == 1
-    assert "TESTBED, tiny, 2 devices, global batch 32: failed: copy 2" in checked.stderr
+    assert "TESTBED, tiny, 2 devices, batch 32, 2 copies: failed: copy 2" in checked.stderr
 
 
 def quick_checkout(tmp_path: Path, command: str, **block: object) -> Path:

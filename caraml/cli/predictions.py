@@ -12,10 +12,9 @@ from caraml.cli.tables import is_whole, loaded, printed
 from caraml.plan.workloads import workload
 from jpwr.process.whole_file import write_whole
 from record.values import count, grouped
-from results.points.facts import choices_of
 from results.points.learning import as_csv, read_references, reference_of
 from results.points.repeats import by_point
-from results.predict.predict import Group, Prediction, PredictionError, groups_of
+from results.predict.predict import Group, Prediction, PredictionError, groups_of, kind_of
 from results.predict.ratio import Ratio
 from results.show.tables.cells import FORMS
 from results.show.tables.doubts import alike
@@ -70,9 +69,10 @@ def _predicted(groups: Sequence[Group], options: argparse.Namespace) -> tuple[li
     predictions: list[Prediction] = []
     refused: list[str] = []
     sources: list[Group | Ratio] = [*measured]
-    for alike_groups in [] if measured else _alike(groups):
+    of_all_systems = grouped(groups, lambda group: kind_of(group.first)).values()
+    for groups_of_kind in () if measured else of_all_systems:
         try:
-            sources.append(Ratio(alike_groups, options.system))
+            sources.append(Ratio(groups_of_kind, options.system))
         except PredictionError as error:
             refused.append(str(error))
     for source in sources:
@@ -89,16 +89,6 @@ def _predicted(groups: Sequence[Group], options: argparse.Namespace) -> tuple[li
     if not predictions and not refused:
         raise PredictionError("no point of the sweep is missing: give the points to predict by --devices or --batch")
     return predictions, refused
-
-
-def _alike(groups: Sequence[Group]) -> list[list[Group]]:
-    """Return the groups of each model, precision and choice of options, of all systems."""
-
-    def key(group: Group) -> tuple[object, ...]:
-        point = group.first.point._replace(devices=0, global_batch=0)
-        return point, group.first.precision, choices_of(group.first.any, micro_batch=False)
-
-    return list(grouped(groups, key).values())
 
 
 def _places(source: Group | Ratio, asked_devices: Sequence[int], asked_batches: Sequence[int]) -> list[tuple[int, int]]:

@@ -19,7 +19,6 @@ from results.find.records import Record, RecordError
 from results.frames import csv_text, points_frame, runs_frame
 from results.load import Loaded, load
 from results.points.repeats import by_point
-from results.published import published as figures_of_others
 from results.show.tables import table as tables
 from results.show.tables.cells import FORMS, Table, rendered
 from results.show.tables.doubts import alike
@@ -113,20 +112,20 @@ def _check_table(options: argparse.Namespace) -> None:
     if options.format == PARQUET and (shape not in FRAMES or not options.out):
         why = f"without --{shape}" if shape not in FRAMES else "and is written to a file: name it with --out"
         raise RecordError(f"--format parquet has a row for each run or, with --repeats, for each point, {why}")
-    if options.tier is not None and not (options.reads and 0 < options.tier < math.inf):
-        raise RecordError("--tier is a storage's bandwidth in MB/s, above 0, and needs --reads")
-    if options.stage_bytes is not None and not (options.reads and 0 < options.stage_bytes < math.inf):
-        raise RecordError("--stage-bytes is the size of a fast storage, above 0, and needs --reads")
+    for name in ("tier", "stage_bytes"):
+        value = getattr(options, name)
+        if value is not None and not (options.reads and 0 < value < math.inf):
+            raise RecordError(f"--{name.replace('_', '-')} {value:g} is for a table with --reads, and above 0")
 
 
 def _frame(records: Sequence[Record], options: argparse.Namespace) -> Any:
     """Return the frame of runs or of points, in the order of the table."""
-    points, runs = by_point(records) if options.repeats else [], sorted(records, key=sort_key)
-    order: Sequence[int] = range(len(points or runs))
-    if options.sort:
-        table = point_table(points) if options.repeats else record_table(runs)
-        order = table.order(options.sort, options.largest_first)
-    return points_frame([points[at] for at in order]) if options.repeats else runs_frame([runs[at] for at in order])
+    rows: Any = by_point(records) if options.repeats else sorted(records, key=sort_key)
+    frame = points_frame(rows) if options.repeats else runs_frame(rows)
+    if not options.sort:
+        return frame
+    shown = point_table(rows) if options.repeats else record_table(rows)
+    return frame.iloc[shown.order(options.sort, options.largest_first)]
 
 
 def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
@@ -179,5 +178,5 @@ def published(options: argparse.Namespace) -> int:
             raise RecordError("no figure is known that was published for the same chip: 'caraml published' shows all")
         print("\n".join([rendered(figures, "text"), *found.sources]))
         return 0
-    print(published_text(figures_of_others(), options.words))
+    print(published_text(options.words))
     return 0

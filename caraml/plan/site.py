@@ -94,7 +94,7 @@ class Site:
 FLAGS: Any = [(f"{one}_flags", str, "") for one in names()]  # further options of each workload
 SiteFile: Any = make_dataclass("SiteFile", FLAGS, bases=(Site,), frozen=True, namespace={"__doc__": Site.__doc__})
 KEYS = keys_of(SiteFile)
-PATHS = [name for name, key in KEYS.items() if key.kind in (Folder, tuple[Folder, ...])]
+PATHS = [name for name, kind in KEYS.items() if kind in (Folder, tuple[Folder, ...])]
 
 
 def read_site(system: str, file: Path | None = None, environ: Mapping[str, str] = os.environ) -> Site:

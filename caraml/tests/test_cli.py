@@ -40,7 +40,7 @@ def test_a_good_sweep_passes(sweep):
 def test_a_point_that_is_not_ok_fails_the_sweep_and_is_named(sweep, capsys, status):
     add_point(sweep / "000001", "000002_benchmark", builder.failed("CPU", status=status, error="why"))
     assert main(["check", str(sweep)]) == 1
-    assert f"000002_benchmark: CPU, tiny, 1 device, global batch 8: {status}: why" in capsys.readouterr().err
+    assert f"000002_benchmark: CPU, tiny, 1 device, batch 8: {status}: why" in capsys.readouterr().err
 
 
 def test_points_that_jube_never_started_fail_the_sweep_and_are_left_to_the_user(sweep, capsys):

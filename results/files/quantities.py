@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+from jpwr.messages import near
 from record.csv_rows import csv_rows
+from record.errors import RecordError
 
 CATALOGUE = Path(__file__).with_suffix(".csv")
+Key = TypeVar("Key")
 
 
 class Shown(Enum):
@@ -56,6 +59,17 @@ def _read() -> Iterator[tuple[str, Quantity]]:
 
 
 QUANTITIES = dict(_read())  # by name: that of a column in a data frame
+
+
+def only_match(title: str, names: Mapping[Key, Sequence[str]]) -> Key:
+    """Return which of several columns has a name; raises RecordError if none has, or several."""
+    matching = [column for column, of_column in names.items() if title in of_column]
+    if not matching:
+        known = dict.fromkeys(of_column[0] for of_column in names.values())
+        raise RecordError(f"there is no column {title!r}: {near(title, known)}")
+    if len(matching) > 1:
+        raise RecordError(f"{len(matching)} columns are called {title!r}: choose another")
+    return matching[0]
 
 
 def quantities(*named: str | Quantity) -> list[Quantity]:

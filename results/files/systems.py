@@ -112,7 +112,7 @@ class System:
 
     def peak_tflops(self, precision: str) -> float:
         """Return the dense peak of one device in 10^12 FLOP/s; 0: not known, or not supported."""
-        return float(getattr(self, f"{PEAK}{precision}"))
+        return float(getattr(self, f"{PEAK}{precision}", 0))
 
     def image_of(self, framework: str) -> str:
         """Return the name of the image with a framework."""
@@ -175,4 +175,4 @@ def system_of(name: str) -> System | None:
 def peak_of(system: str, precision: str) -> float:
     """Return the dense peak of one device in 10^12 FLOP/s; 0: not known, or not supported."""
     block = system_of(system)
-    return float(block.values.get(f"{PEAK}{precision}", 0)) if block else 0.0
+    return block.peak_tflops(precision) if block else 0.0

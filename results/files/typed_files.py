@@ -15,7 +15,7 @@ from datetime import date
 from functools import cache, reduce
 from operator import or_
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from jpwr.messages import meant, near
 from record.errors import RecordError
@@ -49,13 +49,6 @@ class PerhapsThousands(float):
     """A number with three decimals, such as 80.000."""
 
 
-class Key(NamedTuple):
-    """Key of a mapping: the type of its value, and whether it has no default."""
-
-    kind: Any
-    is_required: bool
-
-
 def like(pattern: str, words: str) -> Allowed:
     """Return the limits of texts that a whole pattern matches, with what they must be, in words."""
     return Allowed({"pattern": pattern, WORDS: words})
@@ -75,14 +68,18 @@ def no_keys() -> Any:
 
 
 @cache
-def keys_of(part: Any) -> dict[str, Key]:
-    """Return the keys of a dataclass's mappings; `from_` stands for the key `from`."""
+def keys_of(part: Any) -> dict[str, Any]:
+    """Return the types of the values of a dataclass's mappings by key; `from_` stands for the key `from`."""
     types = get_type_hints(part, include_extras=True)
-    return {
-        known.name.rstrip("_"): Key(types[known.name], known.default is known.default_factory is MISSING)
-        for known in fields(part)
-        if known.name not in getattr(part, "ADDED", ())
-    }
+    names = [known.name for known in fields(part) if known.name not in getattr(part, "ADDED", ())]
+    return {name.rstrip("_"): types[name] for name in names}
+
+
+@cache
+def required_keys(part: Any) -> list[str]:
+    """Return the keys of a dataclass's mappings that have no default."""
+    required = [known.name.rstrip("_") for known in fields(part) if known.default is known.default_factory is MISSING]
+    return [name for name in keys_of(part) if name in required]
 
 
 def bare(kind: Any) -> tuple[Any, dict[str, Any]]:
@@ -160,9 +157,9 @@ def stated(kind: Any, values: Any, where: str) -> dict[str, Any]:
     for name in values:
         check_key(name, keys, where)
     known = {name: value for name, value in values.items() if value is not None}
-    if missing := [name for name, key in keys.items() if key.is_required and name not in known]:
+    if missing := [name for name in required_keys(kind) if name not in known]:
         raise RecordError(f"{where} lacks {' and '.join(map(repr, missing))}")
-    return {name: value_as(keys[name].kind, value, where, name) for name, value in known.items()}
+    return {name: value_as(keys[name], value, where, name) for name, value in known.items()}
 
 
 def check_key(name: Any, known: Iterable[str], where: str) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from jpwr.messages import printable
 from jpwr.process.whole_file import replacing
@@ -17,11 +20,11 @@ from record.findings import Finding, finding
 from record.model import SCHEMA_VERSION, Json
 from record.model import Record as Record
 from record.part import as_json
+from results.files.typed_files import Allowed, Text, read_file
 from results.find.duplicates import copies, simultaneous
 from results.find.folders import RESULT_NAME as RESULT_NAME
 from results.find.folders import WORKPACKAGES, below, is_attempt, planned_runs
 from results.find.in_parallel import for_each
-from results.find.marks import Mark, marks_above
 from results.find.schema import lacking, violation
 from results.find.todays import with_todays_figures, wrong_length
 
@@ -29,6 +32,16 @@ READ_BY_1_0 = (1, 2, 3)  # schema versions
 REMEDY = "leave it out or run the point again"
 FEWER = "fewer_than_planned"
 NO_NAME = {"run_id": ""}  # a run may be stored by two names
+MARKS = "wrong_records.yaml"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Why a run is wrong, and the day and version of the suite that found it."""
+
+    reason: Text
+    date: Annotated[str, Allowed(format="date")]
+    version: Text
 
 
 class Skipped(NamedTuple):
@@ -197,6 +210,20 @@ def mark_of(path: Path) -> Mark | None:
     """Return the mark of a record that a later version of the suite found wrong; None without one."""
     marks = marks_above(path)
     return next(map(marks.get, named_in(path, "run_id")), None) if marks else None
+
+
+def marks_above(path: Path) -> dict[str, Mark]:
+    """Return the marks, by run_id, in files of all folders above a file; raises RecordError for a mistake in one."""
+    folders = str(path.absolute()).split("/")[:-1]
+    files = ("/".join([*folders[:depth], MARKS]) for depth in range(1, len(folders) + 1))
+    found = [Path(file) for file in files if os.path.isfile(file)]  # noqa: PTH113 - for each record; a Path is slow
+    return {run: mark for file in found for run, mark in _marks_in(file, file.stat().st_mtime_ns).items()}
+
+
+@lru_cache(maxsize=8)
+def _marks_in(file: Path, _: int) -> dict[str, Mark]:
+    marks: dict[str, Mark] = read_file(dict[str, Mark], file, "run")
+    return marks
 
 
 def named_in(path: Path, key: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 from typing import Any, get_args, get_origin
 
 from record.model import Json, Record
-from results.files.typed_files import OPTIONAL, bare, in_words, keys_of, scalar_test
+from results.files.typed_files import OPTIONAL, bare, in_words, keys_of, required_keys, scalar_test
 
 Check = Callable[[Any], str]  # returns the place of what a type does not allow, and why; empty if all is allowed
 OF_GOOD_RUN = ("metrics", "windows")
@@ -40,6 +40,7 @@ def _check_of(kind: Any) -> Check:
     origin, kinds, words = get_origin(inner) or inner, get_args(inner), in_words(kind)
     is_allowed: Callable[[Any], bool] = scalar_test(kind)
     container: Any = None
+    is_optional, fewest = limits[OPTIONAL], limits["minItems"]
     if is_dataclass(origin):
         container, inside = dict, partial(_in_part, origin)
     elif origin in (list, dict):
@@ -48,9 +49,9 @@ def _check_of(kind: Any) -> Check:
         is_allowed = partial(_passes_any, [_check_of(argument) for argument in kinds])
 
     def check(value: Any) -> str:
-        if value is None and limits[OPTIONAL]:
+        if value is None and is_optional:
             return ""
-        if container and isinstance(value, container) and len(value) >= limits["minItems"]:
+        if container and isinstance(value, container) and len(value) >= fewest:
             return inside(value)
         return "" if not container and is_allowed(value) else f" is {reprlib.repr(value)}, but must be {words}"
 
@@ -72,13 +73,10 @@ def _in_part(part: Any, value: Any) -> str:
     for name, item in value.items():
         if wrong := _check_of_key(part, name)(item):
             return f".{name}{wrong}"
-    return next(
-        (f" lacks '{name}'" for name, key in keys_of(part).items() if key.is_required and name not in value), ""
-    )
+    return next((f" lacks '{name}'" for name in required_keys(part) if name not in value), "")
 
 
 @lru_cache(maxsize=10_000)
 def _check_of_key(part: Any, name: str) -> Check:
-    if key := keys_of(part).get(name):
-        return _check_of(key.kind)
-    return _check_of(next((kind for pattern, kind in part.OTHERS.items() if re.search(pattern, name)), Any))
+    others = (kind for pattern, kind in part.OTHERS.items() if re.search(pattern, name))
+    return _check_of(keys_of(part).get(name) or next(others, Any))

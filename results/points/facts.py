@@ -70,36 +70,16 @@ class RunFacts(NamedTuple):
     system: str
     point: Point
     choices: tuple[str, ...]  # precision, micro batch, parallel sizes and unusual options, as text
-    layout: Mapping[str, str]  # with the model FLOPs
-    options: Mapping[str, str]  # as used, by group and name; empty if the run did not record them
-    software: Mapping[str, str]  # with drivers
-    devices: Mapping[str, str]  # as the vendor's tool reports them
-    limits: Mapping[str, str]  # of power and clock; a container may hide these from the vendor's tool
-    processes: Mapping[str, str]
-    nodes: Mapping[str, str]
-    environment: Mapping[str, str]  # variables that may change the speed
-
-    @property
-    def work(self) -> dict[str, str]:
-        """Layout, and the options that neither it nor the choices state."""
-        stated = {*self.layout, "precision"}
-        options = {name: value for name, value in self.options.items() if own_name(name) not in stated}
-        return {**self.layout, **options}
-
-    @property
-    def platform(self) -> dict[str, str]:
-        """Software, devices and their limits."""
-        return {**self.software, **self.devices, **self.limits}
-
-    @property
-    def machine(self) -> dict[str, str]:
-        """All that is not of the work."""
-        return {**self.platform, **self.processes, **self.nodes, **self.environment}
+    options: dict[str, str]  # as used, by group and name; empty if the run did not record them
+    work: dict[str, str]  # layout with the model FLOPs, and the options that neither it nor the choices state
+    limits: dict[str, str]  # of power and clock; a container may hide these from the vendor's tool
+    platform: dict[str, str]  # software with drivers, devices as the vendor's tool reports them, and the limits
+    machine: dict[str, str]  # all that is not of the work: also processes, nodes, and variables of the environment
 
     @property
     def setup(self) -> Setup:
         """All facts with names: runs with different ones are not repeats of each other."""
-        return as_key({**self.machine, **self.work})
+        return as_key(self.machine | self.work)
 
 
 @once
@@ -110,29 +90,26 @@ def facts_of(record: Record) -> RunFacts:
     options = dict(flat({name: group for name, group in record.config.items() if name not in NO_OPTIONS}))
     options.pop(SEED, None)
     versions = {name: vars(origin).get(name) or None for name in SOFTWARE}
-    return RunFacts(
-        record.system,
-        point_of(record),
-        choices_of(record),
-        dict(flat({**vars(record.layout), **flops})),
-        options,
-        together([{**versions, **(origin.packages or {})}]) | _named(reported, DRIVER),
-        _named(reported, OF_A_DEVICE),
-        together(
-            {
-                "power limit": "varied" if one.limits.varied else _quantity(one.limits.power_limit_w, "W"),
-                "clock limit": _quantity(one.limits.clock_limit_mhz, "MHz"),
-            }
-            for one in channels
-        ),
-        together({DEVICE: one.name or None, CPUS: len(cpus_in(one.cpus)) or None} for one in record.devices),
-        together({name: vars(node).get(name) for name in OF_A_NODE} for node in origin.nodes),
+    work = dict(flat({**vars(record.layout), **flops}))
+    stated = {*work, "precision"}
+    work |= {name: value for name, value in options.items() if own_name(name) not in stated}
+    limits = together(
         {
-            name: value
-            for name, value in (origin.environment or {}).items()
-            if name not in OF_A_JOB and not name.startswith(OF_SCHEDULERS)
-        },
+            "power limit": "varied" if one.limits.varied else _quantity(one.limits.power_limit_w, "W"),
+            "clock limit": _quantity(one.limits.clock_limit_mhz, "MHz"),
+        }
+        for one in channels
     )
+    platform = dict(flat({**versions, **(origin.packages or {})})) | _named(reported, (*DRIVER, *OF_A_DEVICE)) | limits
+    processes = together({DEVICE: one.name or None, CPUS: len(cpus_in(one.cpus)) or None} for one in record.devices)
+    nodes = together({name: vars(node).get(name) for name in OF_A_NODE} for node in origin.nodes)
+    environment = {
+        name: value
+        for name, value in (origin.environment or {}).items()
+        if name not in OF_A_JOB and not name.startswith(OF_SCHEDULERS)
+    }
+    machine = platform | processes | nodes | environment
+    return RunFacts(record.system, point_of(record), choices_of(record), options, work, limits, platform, machine)
 
 
 def point_of(record: Record) -> Point:
@@ -147,6 +124,12 @@ def point_of(record: Record) -> Point:
         record.fill.copies if record.fill else 0,
         record.option("window.to_loss") or 0.0,
     )
+
+
+def place_of(record: Record) -> str:
+    """Return the system, the model and the place in its sweep of a run, as text."""
+    point = point_of(record)
+    return ", ".join(filter(None, (record.system, point.model, point.place)))
 
 
 def choices_of(record: Record, micro_batch: bool = True) -> tuple[str, ...]:

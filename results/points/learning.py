@@ -22,7 +22,7 @@ from record.model import Learnt, Record
 from record.part import is_number
 from record.values import count, value_at
 from results.points.estimate import CONFIDENCE, students_t
-from results.points.facts import facts_of, own_name
+from results.points.facts import flat, own_name, point_of
 
 REFERENCES = Path(__file__).with_suffix(".csv")  # made by 'caraml reference' from runs with the tag gate
 QUARTERS = 4
@@ -33,7 +33,6 @@ PRECISIONS = ("fp32", "bf16")
 IDENTITY = ("text_sha256", "tokens", "files_sha256")  # of data from files, in provenance.data
 DIGITS = 12  # of a hash, as text
 NOT_JUDGED, HOW = "not judged", {"learns_worse": "worse", "learns_faster": "too fast"}
-CALLS = "compute.steps_per_call"
 
 
 class Key(NamedTuple):
@@ -69,10 +68,10 @@ COLUMNS = (*Key._fields, "steps", "runs", *NUMBERS, "source")
 
 def key_of(record: Record) -> Key:
     """Return the key of a run; copies that ran at once each trained on a batch of their own."""
-    point, options = facts_of(record).point, facts_of(record).options
-    training = {name: text for name, text in sorted(options.items()) if name.startswith("training.")}
-    if options.get(CALLS, "1") != "1":  # losses are those of calls
-        training[CALLS] = options[CALLS]
+    point, options = point_of(record), record.config.get("training") or {}
+    training = dict(sorted((name, text) for name, text in flat(options) if name != "seed"))
+    if (calls := record.option("compute.steps_per_call") or 1) != 1:  # losses are those of calls
+        training["steps_per_call"] = str(calls)
     described = [(name, value_at(record, f"provenance.data.{name}")) for name in IDENTITY]
     data = [point.data, *(f"{name} {str(value)[:DIGITS]}" for name, value in described if value is not None)]
     return Key(

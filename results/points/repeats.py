@@ -101,25 +101,24 @@ class PointResults(NamedTuple):
 
     def value(self, path: str) -> float | None:
         """Return the median of the values of the good runs, or their trimmed mean to a loss; None without any."""
-        if not (values := self.values(path)):
-            return None
-        return self._trimmed(values).value if TO_LOSS in path else statistics.median(values)
+        if TO_LOSS in path:
+            return estimate.value if (estimate := self.estimate(path)) else None
+        return statistics.median(values) if (values := self.values(path)) else None
 
     def estimate(self, path: str, with_accuracy: bool = False) -> Estimate | None:
-        """Return a value of the good runs; an energy's uncertainty includes its sensor's. None unless all are > 0."""
+        """Return a value of the good runs; an energy's uncertainty includes its sensor's. None unless all are > 0.
+
+        Of values to a loss, the smallest and the largest are left out; a run that missed the loss has the largest.
+        """
         values = self.values(path)
         if not values or min(values) <= 0:
             return None
-        return (self._trimmed if TO_LOSS in path else of_runs)(values, self.sensor_parts(path, with_accuracy))
-
-    def _trimmed(self, values: Sequence[float], shared: Sequence[Part] = ()) -> Estimate:
-        """Return the mean of values to a loss, of enough without the smallest and the largest.
-
-        A run that missed the loss has the largest.
-        """
-        every = [*values, *[math.inf] * self.missed]
-        at_each_end = int(len(every) >= FEWEST_TRIMMED)
-        return trimmed_mean(every, at_each_end, at_each_end, shared)
+        shared = self.sensor_parts(path, with_accuracy)
+        if TO_LOSS not in path:
+            return of_runs(values, shared)
+        values += [math.inf] * self.missed
+        at_each_end = int(len(values) >= FEWEST_TRIMMED)
+        return trimmed_mean(values, at_each_end, at_each_end, shared)
 
     def sensor_parts(self, path: str, with_accuracy: bool = False) -> list[Part]:
         """Return the components of an energy value's uncertainty that all runs share; none for any other value.

@@ -112,8 +112,8 @@ def source_of(points: Iterable[Measured], devices: int, batch: int) -> str:
     return BETWEEN if min(row) < batch < max(row) else BEYOND
 
 
-def check_near(points: Iterable[Measured], devices: int, batch: int) -> None:
-    """Raise ValueError if a point is further from the measured ones than FURTHEST times."""
+def too_far(points: Iterable[Measured], devices: int, batch: int) -> str:
+    """Return in what a point is further from the measured ones than FURTHEST times, in words; empty if it is not."""
     row: set[float] = {one.batch for one in points if one.devices == devices}
     asked: dict[str, tuple[float, set[float]]] = {"samples in a batch": (batch, row)}
     if not row:
@@ -124,10 +124,9 @@ def check_near(points: Iterable[Measured], devices: int, batch: int) -> None:
         }
     for words, (number, known) in asked.items():
         if min(max(number / measured, measured / number) for measured in known) > FURTHEST:
-            raise ValueError(
-                f"{number:g} {words} are not within {FURTHEST} times or half of what was measured, "
-                f"{min(known):g} to {max(known):g}"
-            )
+            measured = f"what was measured, {min(known):g} to {max(known):g}"
+            return f"{number:g} {words} are not within {FURTHEST} times or half of {measured}"
+    return ""
 
 
 def disturbed(errors: Iterable[LeftOut]) -> Iterator[LeftOut]:

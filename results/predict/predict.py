@@ -19,10 +19,10 @@ from results.predict.curve import (
     Curve,
     LeftOut,
     Measured,
-    check_near,
     half_interval,
     left_out,
     source_of,
+    too_far,
 )
 from results.verdicts.nodes import is_check
 from results.verdicts.quality import energy_kind, why_not_ranked
@@ -96,10 +96,8 @@ class Group:
                 f"{self}: {devices_text(devices)} were asked for, but they are processes that share the cores of "
                 f"one node: ask for at most {most}, or measure on two nodes"
             )
-        try:
-            check_near(self.points, devices, batch)
-        except ValueError as error:
-            raise PredictionError(f"{self}: {error}: measure nearer to it") from error
+        if words := too_far(self.points, devices, batch):
+            raise PredictionError(f"{self}: {words}: measure nearer to it")
         source = source_of(self.points, devices, batch)
         half = half_interval(self.errors, source)
         if half == math.inf:
@@ -184,16 +182,17 @@ def _line(known: Sequence[tuple[float, float]]) -> Callable[[float], float]:
     return lambda per_s: float(rest + each * per_s / scale)
 
 
+def kind_of(one: PointResults) -> tuple[object, ...]:
+    """Return all that is equal for points of one sweep, on any system."""
+    return one.point._replace(devices=0, global_batch=0), choices_of(one.any, micro_batch=False), one.precision
+
+
 def groups_of(results: Iterable[PointResults]) -> list[Group]:
     """Group the points for one curve each: a group has the same software, devices and options."""
 
-    def key(one: PointResults) -> tuple[object, ...]:
-        variant = choices_of(one.any, micro_batch=False)
-        return one.system, one.point._replace(devices=0, global_batch=0), variant, one.precision
-
     groups = []
     trained = (one for one in results if one.good and one.value(THROUGHPUT) and not _is_other(one))
-    for points in grouped(trained, key).values():
+    for points in grouped(trained, lambda one: (one.system, *kind_of(one))).values():
         # A workload that sums no gradients up has the micro batch that its batch gives; else it is an option.
         is_option = any(_accumulates(one.any) for one in points)
         platforms = grouped(points, lambda one: (choices_of(one.any, is_option), as_key(facts_of(one.any).platform)))  # noqa: B023

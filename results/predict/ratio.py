@@ -33,7 +33,7 @@ class Ratio:
 
     def __init__(self, groups: Sequence[Group], system: str) -> None:
         self.first, self.system = groups[0].first, system
-        self._blocks = {block.system_name: block for block in read_systems().values()}
+        self._blocks = read_systems()
         if system not in self._blocks:
             raise PredictionError(
                 f"there is no run on {system}, nor a block of it in systems.yaml: 'caraml systems' lists them"
@@ -44,22 +44,16 @@ class Ratio:
                 f"{system} has no peak_tflops_{self.first.precision} or no memory_gb_per_s_per_device in systems.yaml: "
                 "state both, from its data sheet"
             )
-        measured = grouped(
-            (
-                one
-                for group in groups
-                for one in group.results
-                if figure(self._blocks.get(group.first.system), self.first.precision)
-            ),
-            lambda one: (one.point.devices, one.point.global_batch, one.system),
-        )
-        # Of several sets of options, the fastest.
-        self._known = {key: max(ones, key=self._relative) for key, ones in measured.items()}
-        self.places = {(devices, batch) for devices, batch, _ in self._known}
+        self._known: dict[str, dict[Place, PointResults]] = {}  # by system; of several sets of options, the fastest
+        for one in (one for group in groups for one in group.results):
+            if figure(self._blocks.get(one.system), self.first.precision):
+                place, points = (one.point.devices, one.point.global_batch), self._known.setdefault(one.system, {})
+                points[place] = max(points.get(place, one), one, key=self._relative)
+        self.places = {place for points in self._known.values() for place in points}
 
     def predict(self, devices: int, batch: int) -> Prediction:
         """Predict a point; raises PredictionError if it cannot be predicted, or if the error is not known."""
-        known = {one.system: one for key, one in self._known.items() if key[:2] == (devices, batch)}
+        known = {name: points[devices, batch] for name, points in self._known.items() if (devices, batch) in points}
         what = f"{self.first.point.model} in {self.first.precision} on {devices_text(devices)}, batch {batch}"
         if not known:
             raise PredictionError(
@@ -105,11 +99,12 @@ class Ratio:
 
     def _own(self) -> Series:
         """Return the measured points of one node."""
-        series: dict[str, dict[Place, float]] = {}
-        for (devices, batch, system), one in self._known.items():
-            if devices <= self._blocks[system].devices_per_node:
-                series.setdefault(system, {})[devices, batch] = self._relative(one)
-        return series
+        return {
+            name: {
+                at: self._relative(one) for at, one in points.items() if at[0] <= self._blocks[name].devices_per_node
+            }
+            for name, points in self._known.items()
+        }
 
     def _relative(self, one: PointResults) -> float:
         return (one.value(THROUGHPUT) or 0.0) / figure(self._blocks[one.system], self.first.precision)
@@ -122,7 +117,7 @@ def figure(block: System | None, precision: str) -> float:
 
 def published(like: PointResults) -> Series:
     """Return the published points of one node with the same workload and model; none in another precision."""
-    blocks = {block.system_name: block for block in read_systems().values()}
+    blocks = read_systems()
     series: dict[str, dict[Place, float]] = {}
     for one in throughputs(like.point.benchmark, like.point.model) if like.precision in OF_16_BIT else ():
         block = blocks.get(one.figure.systems)

@@ -51,21 +51,6 @@ def test_one_run_tells_of_no_spread_and_neither_does_what_follows_from_it():
     assert (exactly(2.0) * of_runs([3.0, 3.0])).interval == (6.0, 6.0)
 
 
-@pytest.mark.parametrize("weights", [(1.0, 0.0), (0.7, 0.3), (0.5, 0.5)])
-def test_intervals_of_products_hold_the_truth_in_95_of_100(weights):
-    chance = random.Random(1)
-    truth, times, held = (100.0, 3.0), 2000, 0
-    for _ in range(times):
-        runs = [
-            [value * math.exp(chance.gauss(0, spread)) for _ in range(number)]
-            for value, spread, number in zip(truth, (0.02, 0.05), (3, 5), strict=True)
-        ]
-        found = product((of_runs(values), weight) for values, weight in zip(runs, weights, strict=True))
-        low, high = found.interval
-        held += low <= truth[0] ** weights[0] * truth[1] ** weights[1] <= high
-    assert 0.935 <= held / times <= 0.99  # few degrees of freedom are rounded to the safe side
-
-
 def test_the_trimmed_mean_is_what_a_tender_says():
     minutes = [12.0, 9.0, 10.0, 11.0, 50.0]
     found = trimmed_mean(minutes, 1, 1)

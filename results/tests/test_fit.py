@@ -49,37 +49,20 @@ def test_with_everything_only_empty_columns_are_left_out():
 WORDS = "compiled layers, CUDA graph, cuDNN attention"
 
 
-@pytest.mark.parametrize(
-    ("columns", "lines"),
-    [
-        # It fits.
-        (
-            80,
-            [
-                "avg power [W] |                                      options",
-                "--------------+---------------------------------------------",
-                "  687.0 ±12 % | compiled layers, CUDA graph, cuDNN attention",
-            ],
-        ),
-        # The widest columns are wrapped; a sign stays with its number.
-        (
-            28,
-            [
-                "   avg power |       options",
-                "         [W] |",
-                "-------------+--------------",
-                " 687.0 ±12 % |      compiled",
-                "             |  layers, CUDA",
-                "             |  graph, cuDNN",
-                "             |     attention",
-            ],
-        ),
-    ],
-)
-def test_a_table_is_wrapped_only_as_far_as_the_terminal_asks(columns, lines, monkeypatch):
-    monkeypatch.setenv("COLUMNS", str(columns))
+def test_a_table_is_wrapped_only_as_far_as_the_terminal_asks(monkeypatch):
     table = [["avg power [W]", "options"], ["687.0 ±12 %", WORDS]]
-    assert aligned(table).splitlines() == lines
+    monkeypatch.setenv("COLUMNS", "80")
+    assert aligned(table).splitlines()[2:] == [f"  687.0 ±12 % | {WORDS}"]
+    monkeypatch.setenv("COLUMNS", "28")
+    assert aligned(table).splitlines() == [
+        "   avg power |       options",
+        "         [W] |",
+        "-------------+--------------",
+        " 687.0 ±12 % |      compiled",
+        "             |  layers, CUDA",
+        "             |  graph, cuDNN",
+        "             |     attention",
+    ]
 
 
 def test_a_table_that_cannot_fit_has_one_line_for_each_row(monkeypatch):

@@ -19,8 +19,6 @@ from results.points.learning import (
     FEWEST_RUNS,
     QUARTERS,
     REFERENCES,
-    Key,
-    Reference,
     as_csv,
     key_of,
     learnt_of,
@@ -145,20 +143,6 @@ def test_a_run_that_learns_otherwise_is_not_ranked_and_its_report_says_by_how_mu
     assert [len(groups_of(by_point(side))) for side in sides] == [1, 0]
     [said] = [str(one) for one in deviations(point) if one.kind.startswith("learns")]
     assert f"the mean loss of steps 31 to 40 is {statistics.fmean(falling()[30:]) + change:.5g}" in said
-
-
-def test_sound_runs_are_found_wrong_as_often_as_stated():
-    chance, tried, worse, faster = Random(1), 20_000, 0, 0
-    key = Key("a", "b", "c", "d", 1, "")
-    for _ in range(tried):
-        made = [[chance.gauss(3, 1) for _ in range(8)] for _ in range(QUARTERS)]
-        spread = tuple(map(statistics.stdev, made))
-        reference = Reference(key, STEPS, 8, tuple(map(statistics.fmean, made)), spread, "")
-        over = [(chance.gauss(3, 1) - reference.means[n]) / reference.half(n) for n in range(QUARTERS)]
-        worse, faster = worse + (max(over) > 1), faster + (min(over) < -1)
-    expected = ERROR * tried
-    for found in (worse, faster):
-        assert abs(found - expected) < 4 * math.sqrt(expected)  # Poisson: beyond in 1 of 10,000 seeds
 
 
 @pytest.mark.parametrize(

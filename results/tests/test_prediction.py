@@ -17,11 +17,11 @@ from results.predict.curve import (
     Curve,
     LeftOut,
     Measured,
-    check_near,
     disturbed,
     half_interval,
     left_out,
     source_of,
+    too_far,
 )
 from results.predict.predict import Power, PredictionError, groups_of
 from results.predict.ratio import Ratio, figure, misses, published
@@ -71,14 +71,14 @@ def test_a_curve_finds_what_lies_between_and_beyond(name):
 )
 def test_what_predicts_a_point_is_what_was_measured_around_it(devices, batch, source):
     points = Machine().sweep((1, 4), (16, 64, 1024))
-    check_near(points, devices, batch)
+    assert not too_far(points, devices, batch)
     assert source_of(points, devices, batch) == source
 
 
 @pytest.mark.parametrize(("devices", "batch"), [(9, 64), (1, 2049), (1, 7), (2, 4100)])
 def test_what_is_too_far_is_refused(devices, batch):
-    with pytest.raises(ValueError, match="not within 2 times or half of what was measured"):
-        check_near(Machine().sweep((1, 4), (16, 64, 1024)), devices, batch)
+    words = too_far(Machine().sweep((1, 4), (16, 64, 1024)), devices, batch)
+    assert "not within 2 times or half of what was measured" in words
 
 
 def test_a_point_that_is_left_out_does_not_tell_of_itself():
@@ -154,8 +154,7 @@ def test_intervals_hold_published_points_that_were_left_out():
 
 
 def known_as(precision="fp16"):
-    blocks = {block.system_name: block for block in read_systems().values()}
-    return {name: figure(block, precision) for name, block in blocks.items()}
+    return {name: figure(block, precision) for name, block in read_systems().items()}
 
 
 @pytest.mark.parametrize(
@@ -174,21 +173,6 @@ def test_the_ratio_of_data_sheets_holds_published_systems_that_were_left_out(ben
 
 def published_like(one, benchmark, model):
     return published(one._replace(point=one.point._replace(benchmark=benchmark, model=model)))
-
-
-def test_intervals_over_systems_hold_the_next_one_in_95_of_100_cases():
-    generator = random.Random(5)
-
-    def system():
-        off = generator.gauss(0, 0.2)
-        return {(1, batch): math.exp(off + generator.gauss(0, 0.02)) for batch in (8, 16, 32)}
-
-    held = 0
-    for _ in range(1000):
-        measured, asked = {name: system() for name in "ABCD"}, system()
-        error = math.log(measured["A"][1, 8] / asked[1, 8])
-        held += abs(error) <= half_of_systems([measured])
-    assert 0.93 < held / 1000 < 0.97
 
 
 def test_the_error_of_two_systems_or_of_none_at_the_same_points_is_not_known():

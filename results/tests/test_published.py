@@ -4,8 +4,6 @@ import re
 from datetime import date
 from pathlib import Path
 
-import pytest
-
 from caraml.cli import main
 from results.published import published, throughputs
 from results.show.tables.published import anchor_table
@@ -18,18 +16,6 @@ def test_a_rate_per_device_becomes_that_of_all_devices():
     found = {(one.system, one.devices, one.global_batch): one for one in throughputs("llm_training", "800M")}
     assert found["JURECA-DC", 4, 16].units_per_s == 4 * 20416
     assert found["JURECA-MI200", 8, 32].units_per_s == 88620.76
-
-
-@pytest.mark.parametrize(
-    ("benchmark", "model", "values"),
-    [
-        ("resnet50", "ResNet-50 v1.5", {"ARCHER2 CPU": 40.5, "ARCHER2 GPU": 293.2, "Cirrus": 138, "EIDF": 226.2}),
-        ("cosmoflow", "CosmoFlow 128", {"ARCHER2 CPU": 14.9, "ARCHER2 GPU": 479.9, "Cirrus": 112.2, "EIDF": 117.9}),
-    ],
-)
-def test_computing_speeds_of_epcc_stand_beside_ours(benchmark, model, values):
-    found = {one.system: one.units_per_s for one in throughputs(benchmark, model) if one.figure.benchmark == "mlperf"}
-    assert found == values
 
 
 def test_a_smaller_input_than_the_published_one_has_no_figures():

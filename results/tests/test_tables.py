@@ -11,7 +11,7 @@ from results.points.estimate import Estimate, Interval, Part
 from results.show.tables.cells import Table, rendered
 from results.tests import builder
 from results.tests.builder import make_record
-from results.tests.of_dicts import failures, original_table, pivot_table, record_table, select, sort_key
+from results.tests.of_dicts import failures, original_table, pivot_table, record_table, select
 
 
 def good(devices: int, batch: int, tokens_per_s: float) -> dict:
@@ -21,18 +21,6 @@ def good(devices: int, batch: int, tokens_per_s: float) -> dict:
 def failed(batch: int, error: str = "the node burned <down>") -> dict:
     layout = {"num_devices": 1, "num_nodes": 1, "global_batch_size": batch}
     return make_record(status="failed", error=error, layout=layout, metrics={})
-
-
-def test_the_table_has_a_row_per_record_in_the_order_of_devices_and_batch():
-    records = [good(2, 8, 150), good(1, 16, 120), failed(8), good(1, 8, 100)]
-    header, *body = record_table(sorted(records, key=sort_key)).filled().texts()
-    assert [(row[header.index("devices")], row[header.index("global batch")]) for row in body] == [
-        ("1", "8"),
-        ("1", "8"),
-        ("1", "16"),
-        ("2", "8"),
-    ]
-    assert {row[header.index("tokens/s")] for row in body} == {"", "100.0", "120.0", "150.0"}
 
 
 @pytest.mark.parametrize(
@@ -58,9 +46,7 @@ def test_a_failed_run_has_no_numbers_and_says_so():
     assert row[header.index("status")] == "failed"
     assert "tokens/s" not in header
     assert "tokens/Wh" not in header
-    assert failures([failed(8), good(1, 8, 1)]) == [
-        "CPU, tiny, 1 device, global batch 8: failed: the node burned <down>"
-    ]
+    assert failures([failed(8), good(1, 8, 1)]) == ["CPU, tiny, 1 device, batch 8: failed: the node burned <down>"]
 
 
 def test_a_table_is_given_in_the_forms_of_a_spreadsheet_and_a_document():
@@ -108,8 +94,6 @@ def test_records_are_selected_by_what_stands_in_a_column():
         with pytest.raises(RecordError, match=message):
             select(records, [condition])
 
-
-def test_records_are_selected_by_the_text_that_the_table_shows(tmp_path):
     small = good(1, 8, 123.456)
     small["metrics"]["comparable"] = False
     for condition in ("comparable=NO", "comparable=False", "tokens/s=123.5", "tokens/s=123.456"):
@@ -159,13 +143,7 @@ def test_all_titles_of_the_original_suites_tables_are_there_in_their_order(unit,
     assert {title: text for title, text in zip(header, row, strict=True) if title in found} == {
         title: text for title, text in found.items() if title in titles
     }
-
-
-def test_the_titles_of_the_original_suite_are_there_for_its_spreadsheets():
-    header, row = csv.reader(io.StringIO(rendered(original_table([good(2, 8, 100.5)]), "csv")))
-    found = dict(zip(header, row, strict=True))
-    assert {"System": "CPU", "Devices": "2", "GlobalBatchSize": "8", "Tokens/second": "100.5"}.items() <= found.items()
-    assert float(found["Energy/Device(Wh)"]) == pytest.approx(10 / 60)
+    assert float(row[header.index("Energy/Device(Wh)")]) == pytest.approx(10 / 60)
 
 
 def test_one_value_is_laid_out_over_devices_and_batch():

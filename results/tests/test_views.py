@@ -21,7 +21,7 @@ from record.model import Record, StoredFinding
 from record.part import changed
 from record.values import grouped
 from results import load as loading
-from results.find.marks import MARKS
+from results.find.records import MARKS
 from results.load import load
 from results.points.learning import as_csv, reference_of
 from results.points.repeats import by_point

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from record.arithmetic import TENTHS
 from record.checks.run import OUTER
-from record.findings import Finding, finding
+from record.findings import Finding, finding, joined
 from record.model import Energy, Record
 from record.values import once
 from results.verdicts.quality import STATED
@@ -38,6 +38,11 @@ class PowerLevel(NamedTuple):
     def words(self) -> str:
         """The level as text."""
         return f"level {self.level}" if self.level else "none"
+
+    @property
+    def lacking_words(self) -> str:
+        """Text of what is missing for the next level."""
+        return joined(self.lacking)
 
 
 @once

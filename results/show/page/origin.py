@@ -9,10 +9,10 @@ from typing import Any
 from record.values import grouped, value_at
 from results.files.quantities import QUANTITIES, quantities
 from results.find.records import Record
-from results.frames import lacking_words, level_words
 from results.points.repeats import PointResults
 from results.show.tables.cells import Table
 from results.verdicts.cost import provisioned_sources
+from results.verdicts.power_level import lowest_level
 from results.verdicts.quality import energy_kind, energy_rules
 
 
@@ -36,8 +36,9 @@ def sources_of(records: Sequence[Record]) -> list[tuple[str, str]]:
     for system, runs in grouped(with_energy, lambda record: record.system).items():
         channels = [channel for record in runs for channel in (record.energy.channels if record.energy else ())]
         words = [f"{one.name}: {one.source or 'unknown'}, energy by {one.method or 'unknown'}" for one in channels]
-        levels = {"power_level": level_words(runs), "next_level": lacking_words(runs)}
-        words += [f"{QUANTITIES[name].title}: {level}" for name, level in levels.items() if level]
+        if level := lowest_level(runs):
+            levels = {"power_level": level.words, "next_level": level.lacking_words}
+            words += [f"{QUANTITIES[name].title}: {text}" for name, text in levels.items() if text]
         found.append((system, "; ".join(dict.fromkeys([*words, *provisioned_sources(runs)]))))
     return found
 

@@ -14,7 +14,7 @@ from record.model import Record
 from record.values import PER_DEVICE, devices_text, rounded, value_at
 from results.files.quantities import QUANTITIES
 from results.frames import alike, points_frame
-from results.history import Timed
+from results.history import created_s
 from results.join.nodes import TRACES
 from results.points.facts import choices_of, point_of
 from results.points.regions import ORDER, OTHER, WINDOWS, regions_of
@@ -229,19 +229,18 @@ def _traces_of(record: Record) -> Iterator[Trace]:
             continue
 
 
-def over_days(points: Sequence[Sequence[Timed]]) -> Chart:
+def over_days(points: Sequence[Sequence[Record]]) -> Chart:
     """Return the throughput per device of each point's good runs over time, a panel for each point."""
     import pandas
 
-    first_s = min(run.time_s for runs in points for run in runs)
+    first_s = min(created_s(run) for runs in points for run in runs)
     rows = []
     for runs in points:
-        first = runs[0].record
+        first = runs[0]
         about = {"system": first.system, "name": f"{first.system}, {point_of(first)}, {', '.join(choices_of(first))}"}
-        good = [run for run in runs if run.record.is_good]
-        speeds = [value_at(run.record, PER_DEVICE) for run in good]
-        days = [(run.time_s - first_s) / 86400 for run in good]
-        rows += [{**about, "day": day, "speed": speed} for day, speed in zip(days, speeds, strict=True)]
+        good = [run for run in runs if run.is_good]
+        days = [(created_s(run) - first_s) / 86400 for run in good]
+        rows += [{**about, "day": day, "speed": value_at(run, PER_DEVICE)} for day, run in zip(days, good, strict=True)]
     axes = Axis("day", "days after the first run", "free"), Axis("speed", "work/s per device", "free")
     frame, chart = pandas.DataFrame(rows), ("history", "Throughput per device over time")
     return series(frame, *axes, chart, {}, panels=str, of_panels="name", words="One panel for each point.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import shutil
 import textwrap
 from collections.abc import Callable, Collection, Sequence
@@ -11,10 +10,8 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
-from jpwr.messages import near
-from record.errors import RecordError
 from record.values import count, rounded
-from results.files.quantities import Quantity, Shown
+from results.files.quantities import Quantity, Shown, only_match
 from results.frames import csv_text
 from results.points.estimate import Estimate, Interval
 
@@ -24,8 +21,6 @@ STATUS = "status"  # title of the column with the outcome
 WIDTH = 120  # characters of a line that goes to no terminal; of a wider table, headings alone are wrapped
 NARROW = 12  # characters: a text is not wrapped to less, or to the longest word
 GAP = " | "
-NO_BREAK = "\u00a0"
-TOGETHER = re.compile(r" (?=[±%])")  # spaces at which a line is not broken
 
 
 # A sequence is a list of facts; a number without an interval has the format of its column.
@@ -91,17 +86,11 @@ class Table:
 
     def at(self, title: str) -> int:
         """Return the index of the column with a title or path; raises RecordError if there is none, or several."""
-        names = [
-            [*(column.of(unit).heading for unit in sorted(self.units)), column.heading, column.path]
-            for column in self.columns
-        ]
-        matching = [at for at, known in enumerate(names) if title.strip() in known]
-        if not matching:
-            titles = dict.fromkeys(known[0] for known in names)
-            raise RecordError(f"there is no column {title.strip()!r}: {near(title.strip(), titles)}")
-        if len(matching) > 1:
-            raise RecordError(f"{len(matching)} columns are called {title.strip()!r}: choose another")
-        return matching[0]
+        names = {
+            at: [*(column.of(unit).heading for unit in sorted(self.units)), column.heading, column.path]
+            for at, column in enumerate(self.columns)
+        }
+        return only_match(title.strip(), names)
 
     def order(self, title: str, largest_first: bool = False) -> list[int]:
         """Return the numbers of the rows sorted by a column, texts after numbers, rows without a value last."""
@@ -245,7 +234,4 @@ def _lines(text: str, width: int) -> list[str]:
     """Return a text in lines of a width, if its words allow that."""
     if len(text) <= width:
         return [text]
-    return [
-        line.replace(NO_BREAK, " ")
-        for line in textwrap.wrap(TOGETHER.sub(NO_BREAK, text), width, break_long_words=False)
-    ]
+    return textwrap.wrap(text, width, break_long_words=False)

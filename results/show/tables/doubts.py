@@ -8,7 +8,7 @@ from record.findings import Finding, finding, without_numbers
 from record.kinds import Advice
 from record.values import grouped
 from results.find.records import Record
-from results.points.facts import choices_of, point_of
+from results.points.facts import choices_of, place_of, point_of
 from results.points.repeats import PointResults
 from results.verdicts.quality import deviations
 
@@ -59,5 +59,4 @@ def failure(record: Record) -> Finding:
 
 def _place(record: Record, options: tuple[str, ...]) -> Place:
     point = point_of(record)
-    words = f"{record.system}, {point.model}, {point.place}"
-    return words, (point.benchmark, point.data, point.sample, *options)
+    return place_of(record), (point.benchmark, point.data, point.sample, *options)

@@ -5,7 +5,7 @@ For training, H100 and H200 count as one: they differ in their memory alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from jpwr.energy.estimate import JOULES_PER_WH
 from record.values import PER_DEVICE, WORK, grouped
@@ -23,9 +23,9 @@ COLUMNS = quantities(
 )
 
 
-def published_text(figures: Iterable[Figure], words: Sequence[str]) -> str:
-    """Return the figures that have all these words as a table, with their sources below; raises RecordError if none."""
-    searched = {one: "\n".join(one[: one._fields.index("source")]).lower() for one in figures}
+def published_text(words: Sequence[str]) -> str:
+    """Return the published figures with all these words as a table, and their sources; raises RecordError if none."""
+    searched = {one: "\n".join(one[: one._fields.index("source")]).lower() for one in published()}
     chosen = [one for one, text in searched.items() if all(word.lower() in text for word in words)]
     if not chosen:
         raise RecordError(f"no published figure has {' and '.join(words)}: 'caraml published' without words shows all")

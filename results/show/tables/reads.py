@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ioprof.summary import MB, size, what_to_stage
-from record.arithmetic import median_of_all
+from record.arithmetic import median_of_all, ratio
 from record.model import Reads, WindowReads
 from record.values import value_at
 from results.files.quantities import quantities
 from results.find.records import Record
 from results.join.reads import WAITING
+from results.points.facts import place_of
 from results.points.regions import WINDOWS
 from results.points.repeats import PointResults
 from results.show.tables.cells import Cell, Table
-from results.show.tables.table import PLACE, place_of
+from results.show.tables.table import PLACE, place_cells
 
 SHOWN_FILES = 8
 ENOUGH_PERCENT = 95.0  # of what the kernel counted
@@ -46,21 +47,17 @@ def read_table(results: Sequence[PointResults]) -> Table:
             if all(runs):
                 columns = zip(*(_numbers(run) for run in runs if run), strict=True)
                 files, size_mb, reads, *others = map(median_of_all, columns)
-                rows.append([*place_of(one), name, round(files or 0), size_mb, round(reads or 0), *others, seen])
+                rows.append([*place_cells(one), name, round(files or 0), size_mb, round(reads or 0), *others, seen])
     return Table(COLUMNS, rows)
 
 
 def _numbers(one: Reads | WindowReads) -> list[float | None]:
     """Return the values of the columns from `files` on; only windows have times."""
-    sizes = [one.files, one.bytes / MB, one.reads, _ratio(one.bytes / 1e3, one.reads)]
+    sizes = [one.files, one.bytes / MB, one.reads, ratio(one.bytes / 1e3, one.reads)]
     if not isinstance(one, WindowReads):
         return [*sizes, None, None, None]
-    waited = _ratio(100 * one.by_region.get(WAITING, 0), one.bytes) if one.by_region else None
-    return [*sizes, one.reading_s, _ratio(one.bytes / MB, one.reading_s), waited]
-
-
-def _ratio(value: float, by: float | None) -> float | None:
-    return value / by if by else None
+    waited = ratio(100 * one.by_region.get(WAITING, 0), one.bytes) if one.by_region else None
+    return [*sizes, one.reading_s, ratio(one.bytes / MB, one.reading_s), waited]
 
 
 def file_table(results: Sequence[PointResults]) -> Table:
@@ -70,11 +67,11 @@ def file_table(results: Sequence[PointResults]) -> Table:
         files = one.good[0].io.files
         in_windows = [file for file in files if file.window_bytes]
         for file in (in_windows or files)[:SHOWN_FILES]:
-            sequential = _ratio(100 * file.sequential_reads, file.reads)
+            sequential = ratio(100 * file.sequential_reads, file.reads)
             sizes = [file.window_bytes / MB, file.waited_for_bytes / MB]
             mapped = file.mapped_bytes / MB if file.maps else None
             cells: list[Cell] = [file.path, file.size_bytes / MB, file.opens, file.reads, file.bytes / MB]
-            rows.append([*place_of(one), *cells, *sizes, sequential, mapped])
+            rows.append([*place_cells(one), *cells, *sizes, sequential, mapped])
     return Table(FILE_COLUMNS, rows)
 
 
@@ -83,9 +80,12 @@ def of_reads(results: Sequence[PointResults], tier: float | None = None, stage_b
     sentences = []
     for one in counted(results):
         record = one.good[0]
-        place = ", ".join(filter(None, (record.system, record.model, one.point.place)))
-        conclusions = (*_storage(record, tier), *_stage(record, stage_bytes, tier), *_not_seen(record))
-        sentences += [f"{place}: {text}" for text in conclusions]
+        conclusions = [*_storage(record, tier)]
+        if stage_bytes:
+            files = {file.path: file for file in record.io.files}
+            which = "" if len(files) == record.io.job.files else f"of its {len(files)} most read files, "
+            conclusions.append(which + what_to_stage(files, stage_bytes, tier))
+        sentences += [f"{place_of(record)}: {text}" for text in (*conclusions, *_not_seen(record))]
     return list(dict.fromkeys(sentences))
 
 
@@ -106,13 +106,6 @@ def _storage(record: Record, tier: float | None) -> Iterator[str]:
         faster_s = window.bytes / MB / tier
         saved_s = min(wait_s, max(0.0, reading_s - faster_s))
         yield f"storage of {tier:,g} MB/s reads that in {faster_s:.3g} s and saves {_saved(saved_s, window_s)} at most"
-
-
-def _stage(record: Record, stage_bytes: float | None, tier: float | None) -> Iterator[str]:
-    files = {file.path: file for file in record.io.files}
-    if stage_bytes:
-        which = "" if len(files) == record.io.job.files else f"of its {len(files)} most read files, "
-        yield which + what_to_stage(files, stage_bytes, tier)
 
 
 def _saved(saved_s: float, of_s: float) -> str:

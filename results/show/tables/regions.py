@@ -8,7 +8,7 @@ from results.files.quantities import Quantity, Shown, quantities
 from results.points.regions import regions_of, timed_by
 from results.points.repeats import PointResults
 from results.show.tables.cells import Cell, Table
-from results.show.tables.table import PLACE, place_of
+from results.show.tables.table import PLACE, place_cells
 
 WINDOW, *REST = (Quantity(title, shown=Shown.DIFFERS) for title in ("window", "imbalance [%]", "timed by"))
 TIMES = quantities("region", "median [ms]", "95th percentile [ms]", "share [%]", "whole [ms]")
@@ -24,7 +24,7 @@ def region_table(results: Sequence[PointResults]) -> Table:
                 whole_ms = None if region.whole_s is None else 1e3 * region.whole_s
                 times_ms = [1e3 * (time_s or 0.0) for time_s in (region.median_s, region.p95_s)]
                 shares = [region.share_percent, whole_ms, region.imbalance_percent]
-                rows.append([*place_of(one), window, name, *times_ms, *shares, timed_by(region, steps)])
+                rows.append([*place_cells(one), window, name, *times_ms, *shares, timed_by(region, steps)])
     return Table(COLUMNS, rows)
 
 

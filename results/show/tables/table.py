@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from record.values import count, devices_text, grouped, sort_key, value_at
 from results.files.quantities import QUANTITIES, Quantity, Shown, quantities
-from results.files.workloads import batch_text
 from results.find.records import Record, RecordError
-from results.frames import OF_POINT, of_point, of_runs
+from results.frames import of_point, of_runs
+from results.points.facts import place_of
 from results.points.repeats import PointResults
 from results.show.tables.cells import Cell, Table
 
@@ -99,15 +99,8 @@ def point_table(results: Sequence[PointResults]) -> Table:
     """Return a row per point: medians, and the half-widths of the intervals of measured values."""
     served = are_served([record for point in results for record in (*point.good, *point.bad)])
     names = SERVED_POINTS if served else TRAINED_POINTS
-    rows = [[_of_point(name, point) for name in names] for point in results]
+    rows = [[of_point(name, point) for name in names] for point in results]
     return Table(quantities(*names), rows, units=units_of(point.any for point in results))
-
-
-def _of_point(name: str, point: PointResults) -> Cell:
-    value: Cell = of_point(name, point)
-    if name in OF_POINT or not isinstance(value, float):
-        return value
-    return point.estimate(QUANTITIES[name].path) or value
 
 
 def units_of(records: Iterable[Record]) -> list[str]:
@@ -117,12 +110,8 @@ def units_of(records: Iterable[Record]) -> list[str]:
 
 def failures(records: Sequence[Record]) -> list[str]:
     """Return a sentence on each record whose status is not ok."""
-    found = []
-    for record in (record for record in sorted(records, key=sort_key) if not record.is_good):
-        batch = batch_text(record.benchmark, record.layout.global_batch_size or 0)
-        place = f"{record.system}, {record.model}, {devices_text(record.layout.num_devices or 0)}, {batch}"
-        found.append(f"{place}: {record.status}: {record.error}")
-    return found
+    bad = [record for record in sorted(records, key=sort_key) if not record.is_good]
+    return [f"{place_of(record)}: {record.status}: {record.error}" for record in bad]
 
 
 def pivot_table(records: Sequence[Record], path: str) -> Table:
@@ -148,7 +137,7 @@ def pivot_table(records: Sequence[Record], path: str) -> Table:
     return Table(columns, [[devices, *(cells.get((devices, batch)) for batch in batches)] for devices in rows])
 
 
-def place_of(one: PointResults) -> list[Cell]:
+def place_cells(one: PointResults) -> list[Cell]:
     """Return the cells of the columns PLACE."""
     point = one.point
     return [one.system, point.model, point.devices, point.global_batch, one.variant]

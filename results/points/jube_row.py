@@ -11,15 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from jpwr.process.whole_file import write_whole
-from record.arithmetic import median_of_all
 from record.model import Record
+from record.values import THROUGHPUT, WORK
 from results.find.folders import runs_of
 from results.find.records import RESULT_NAME, read_record
+from results.points.facts import point_of
+from results.points.repeats import PointResults
 
 ROW_NAME = "row.txt"
+FIGURES = {"per_s": THROUGHPUT, "power_w": "energy.avg_power_w", "per_wh": WORK}
 
 
-def point_of(run: Path) -> Path:
+def folder_of_point(run: Path) -> Path:
     """Return the folder of the point of a run, which is in it or in a folder of its own there."""
     run = run.resolve()
     return run.parent if re.fullmatch("run_[0-9]+", run.name) and (run.parent / RESULT_NAME).exists() else run
@@ -34,15 +37,9 @@ def write_row(point: Path) -> None:
 def row_of(records: Sequence[Record]) -> dict[str, Any]:
     """Return the row of a point: the medians of its good runs, as `caraml table --repeats` has them, and the status."""
     first, good = records[0], [record for record in records if record.is_good]
-    energies = [record.energy for record in good if record.energy]
-    sources = {energy.power_source for energy in energies}
-    if len(sources) > 1 or len(energies) < len(good):
-        energies = []
-    figures = {
-        "per_s": median_of_all([record.metrics.number(f"{first.work_unit}_per_s") for record in good]),
-        "power_w": median_of_all([energy.number("avg_power_w") for energy in energies]),
-        "per_wh": median_of_all([energy.number(f"{first.work_unit}_per_wh") for energy in energies]),
-    }
+    bad = [record for record in records if not record.is_good]
+    point = PointResults(first.system, point_of(first), (), good, bad)
+    figures = {name: point.value(path) for name, path in FIGURES.items()}
     status = status_of(records)
     if status == "ok" and any(record.metrics.comparable is False for record in records):
         status = "ok, not comparable"
@@ -52,7 +49,7 @@ def row_of(records: Sequence[Record]) -> dict[str, Any]:
         "batch": first.layout.global_batch_size or "",
         "work": first.work_unit,
         **{name: _text(value) for name, value in figures.items() if value is not None},
-        "power_source": " and ".join(sorted(sources)),
+        "power_source": " and ".join(sorted({record.energy.power_source for record in good if record.energy})),
         "status": status,
     }
 
