@@ -62,7 +62,7 @@ def by_the_server(
     return tokens, facts, None
 
 
-def as_json(request: Request, start_s: float) -> dict[str, Any]:
+def request_line(request: Request, start_s: float) -> dict[str, Any]:
     """Return a request as the file of requests holds it, its times in microseconds from the window's start on.
 
     `arrivals_us` are the first and the steps to each next. The metrics are computed from what the file holds.

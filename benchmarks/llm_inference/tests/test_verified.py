@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.common.launch import node_window
 from benchmarks.llm_inference.client import Statistics
-from benchmarks.llm_inference.metrics import as_json, client_metrics
+from benchmarks.llm_inference.metrics import client_metrics, request_line
 from benchmarks.llm_inference.run import describe, parse
 from benchmarks.llm_inference.tests.simulated import closed_loop
 from record.acceptance import published
@@ -51,7 +51,7 @@ def stored_run(folder, requests, flags=FLAGS, text=None, **serving):
     answers = {} if serving else answers_of_run()
     answers |= {"text": text} if text else {}
     simulated = closed_loop(STREAMS, requests, noise=0.2)
-    lines = [{**as_json(one, simulated.start_s), "prompt_tokens": one.asked_input} for one in simulated.every]
+    lines = [{**request_line(one, simulated.start_s), "prompt_tokens": one.asked_input} for one in simulated.every]
     record, length_s = describe(config), round(simulated.duration_s, 6)
     window = Window(list(map(read_request, lines)), 0.0, length_s, STREAMS)
     if answers:
