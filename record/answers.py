@@ -13,12 +13,14 @@ import math
 import statistics
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from itertools import accumulate
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from jpwr.intervals import LEVEL, students_t
+from record.csv_rows import csv_rows
 from record.findings import Finding, finding
-from record.perplexity import facts_of_text, judged_text
 
 # Of the reference: MLPerf Inference 6.0, inference_policies at ac93e89, accuracy of most workloads.
 LEAST_RIGHT = 0.99
@@ -40,6 +42,9 @@ ROUNDED = 1e-3  # by which rounding may put the logarithm of a probability above
 # model agree in a few letters, and 1 in 50 times as little by rounding alone.
 LEAST_OF_LOAD = 0.2
 BEGINNING = 32  # tokens of an answer of the load that are then compared, as many as a question's answer has
+PERPLEXITIES = Path(__file__).with_name("perplexity.csv")  # of the suite's text
+MOST_LISTED = 1.01  # sum of listed probabilities, which are rounded
+LEAST_REST = 1e-9  # of the probability, for the tokens that are not listed: rounding may leave less than nothing
 UNREADABLE = "\ufffd", "bytes:"  # in a token that is a part of a character
 
 
@@ -163,7 +168,13 @@ def facts_of(stored: Mapping[str, Any]) -> dict[str, Any]:
     if expected := stored.get("expected"):
         right = sum(wanted.casefold() in answer.casefold() for wanted, answer in expected)
         found |= {"expected": len(expected), "right": right, "reference": stored["reference"]}
-    return found | facts_of_text(stored.get("text"))
+    if text := stored.get("text"):  # without a perplexity if the server could not be asked, or lists more than all
+        places, reference = text["places"], text["reference"]
+        found["perplexity_tokens"] = len(places)
+        if places and max(math.fsum(map(math.exp, listed)) for _, listed in places) <= MOST_LISTED:
+            found["perplexity"] = perplexity(places, text["vocabulary"])
+            found |= {"perplexity_reference": reference} if reference else {}
+    return found
 
 
 def _likelihood(idle: Sequence[Answer], loaded: Sequence[Answer]) -> dict[str, float]:
@@ -206,4 +217,47 @@ def judged(facts: Mapping[str, Any]) -> Iterator[Finding]:
     least = LEAST_RIGHT * facts.get("reference", 0.0)
     if facts.get("expected") and facts["right"] < least * facts["expected"]:
         yield finding("answers_below", right=facts["right"], expected=facts["expected"], least=least)
-    yield from judged_text(facts)
+    yield from _judged_text(facts)
+
+
+@cache
+def references() -> Mapping[tuple[str, str], float]:
+    """Return the perplexity of the suite's text by model and precision, each of an own run."""
+    return {(row["model"], row["precision"]): float(row["perplexity"]) for row in csv_rows(PERPLEXITIES)}
+
+
+def reference_of(model: str, precision: str, given: float) -> float | None:
+    """Return the reference: the suite's own, if it has one of the model, or the given one; None for 0."""
+    return references().get((model, precision)) or given or None
+
+
+def perplexity(places: Sequence[tuple[int, Sequence[float]]], vocabulary: int) -> float:
+    """Return the perplexity over places of a text; each has the listed log-probabilities, and which one is the text's.
+
+    That is -1 for a token that is not listed. A server lists the log-probabilities of its most likely next tokens, and
+    not that of any token. All others are taken to share the rest of the probability evenly. This is a distribution
+    itself, so that its logarithmic score is a proper one (Gneiting and Raftery 2007, doi:10.1198/016214506000001437).
+    It differs from the model's own perplexity, and is compared only with that of the same text and the same number of
+    listed tokens.
+    """
+    return math.exp(-statistics.fmean(_logprob(at, listed, vocabulary) for at, listed in places))
+
+
+def _logprob(at: int, listed: Sequence[float], vocabulary: int) -> float:
+    if at >= 0:
+        return listed[at]
+    rest = max(LEAST_REST, 1 - math.fsum(map(math.exp, listed)))
+    return math.log(rest / max(1, vocabulary - len(listed)))
+
+
+def _judged_text(facts: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield why a server's weights or arithmetic are wrong, and a remark on what could not be checked."""
+    found, reference = facts.get("perplexity"), facts.get("perplexity_reference")
+    if found is None:
+        if "perplexity_tokens" in facts:
+            yield finding("perplexity_unknown")
+    elif reference is None:
+        yield finding("perplexity_unjudged", perplexity=found)
+    elif not LEAST_RIGHT <= (likelihood := reference / found) <= 1 / LEAST_RIGHT:
+        ends = {"least": LEAST_RIGHT, "most": 1 / LEAST_RIGHT}
+        yield finding("perplexity_differs", perplexity=found, reference=reference, likelihood=likelihood, **ends)

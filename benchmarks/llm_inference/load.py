@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.common.progress import Pace
 from benchmarks.llm_inference.address import LoadError
-from benchmarks.llm_inference.client import Load, Server, Statistics, run
+from benchmarks.llm_inference.client import Load, Server, run
 from benchmarks.llm_inference.config import LoadOptions, WindowOptions
 from benchmarks.llm_inference.conversations import Talk
 from record.demand import arrivals_s, fewest_requests
@@ -39,7 +39,8 @@ class Measurement:
     requests: list[Request] = field(default_factory=list)
     start_s: float = 0.0
     end_s: float = 0.0
-    statistics: list[Statistics] = field(default_factory=list)  # of each client process
+    # Bodies and answers of some requests, by chance, of each client process.
+    samples: list[Sequence[tuple[str, str]]] = field(default_factory=list)
 
 
 def first_requests(server: Server, load: LoadOptions, limit_s: float, watch: Callable[[], None]) -> Request:
@@ -76,7 +77,7 @@ def measure(
     found, pace = Measurement(), Pace()
     wanted, max_s = max(window.min_requests, 4 * load.concurrency), max(window.min_s, window.max_s)
     to_hear = 0 if load.rate_per_s else load.concurrency  # streams of which each has had a first token
-    messages: dict[str, list[Any]] = {"first": [], "statistics": found.statistics, "drained": [], "": []}
+    messages: dict[str, list[Any]] = {"first": [], "samples": found.samples, "drained": [], "": []}
     ended_after, in_window = 0, list[float]()
 
     def edge(name: str, now_s: float) -> float:

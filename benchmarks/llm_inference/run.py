@@ -25,7 +25,7 @@ from benchmarks.llm_inference.answers import Questions
 from benchmarks.llm_inference.config import Config
 from benchmarks.llm_inference.devices import devices_of_running
 from benchmarks.llm_inference.load import first_requests, measure
-from benchmarks.llm_inference.metrics import by_the_server, client_metrics, request_line
+from benchmarks.llm_inference.metrics import by_the_server, request_line
 from benchmarks.llm_inference.models import PACKAGED
 from benchmarks.llm_inference.perplexity import asked_text
 from benchmarks.llm_inference.points import decode_bytes
@@ -33,12 +33,10 @@ from benchmarks.llm_inference.servers import SERVERS
 from benchmarks.llm_inference.started import Started, next_to
 from jpwr.process.cgroup import quota_periods, throttled_percent
 from jpwr.process.host import clock_error_s
-from record.answers import facts_of
+from record.answers import facts_of, reference_of
 from record.asked import as_asked
-from record.conversations import figures_of
 from record.model import Record
 from record.part import as_json
-from record.perplexity import reference_of
 from record.served import REQUESTS_FORMAT, Window, end_line, metrics_of, read_request, rounded_s
 from record.served_rules import faults, late_client, miscounted, remarks, unconfirmed
 
@@ -136,7 +134,7 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
         late_s += time.monotonic() - time_s
 
     measured = measure(server, load, config.window, alone_s, started.watch, mark, questions.ask_loaded)
-    questions.ask_again([one for process in measured.statistics for one in process.samples])
+    questions.ask_again([one for samples in measured.samples for one in samples])
     if config.asks_text:
         reference = reference_of(record.model, record.precision, config.answers.perplexity_reference)
         questions.stored["text"] = asked_text(server, program, reference)
@@ -148,10 +146,10 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     window = Window(list(map(read_request, lines)), 0.0, length_s, load.concurrency, load.rate_per_s)
     record.windows, record.devices = [node_window(measured.start_s, measured.end_s)], started.devices
     record.metrics = metrics_of(window, load.limits)
-    record.metrics |= figures_of(window) | client_metrics(measured.statistics)
     begin, end = counted
     server_tokens, speculation, undeclared = by_the_server(config, begin, end, window)
     record.metrics |= {
+        "client_processes": len(measured.samples),
         "num_parameters": started.parameters,
         **(decode_bytes(serve.model, config.precision) if started.parameters else {}),
         "server_start_s": started.ready_s,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from record.checks import checkpoints, command, energy, inference, throughput, windows
+from record.checks import energy, inference, throughput, windows
 from record.checks.run import KINDS, Sentences
 from record.model import Record
 from record.names import odd_character
@@ -80,9 +80,7 @@ RULES: tuple[Callable[[Record], Sentences], ...] = (
     _good_runs_have_no_error,
     _names_look_as_no_other,
     _numbers_are_above_0,
-    *command.RULES,
     *throughput.RULES,
     *windows.RULES,
     *energy.RULES,
-    *checkpoints.RULES,
 )

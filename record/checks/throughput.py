@@ -1,10 +1,11 @@
-"""Rules on throughput, layout and steps."""
+"""Rules on options, throughput, layout and steps."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from jpwr.process.device_ids import same_ids
@@ -15,6 +16,7 @@ from record.part import is_number
 from record.parts import devices_of_node
 
 MOST_FLOP_PER_J = 50e12  # several times that of any chip in its lowest precision
+SWITCH = {"on": True, "off": False}  # of options
 MOST_RECOMPUTED = 4 / 3  # HFU over MFU if everything is recomputed: the forward pass is a third of a step's FLOPs
 
 
@@ -122,7 +124,44 @@ def _rates_of_a_node_check_are_of_its_devices(run: Record) -> Sentences:
             yield f"node_check.{part} are of rank {min(others)}, but it has no device of that rank"
 
 
+def _options_are_those_of_the_command(run: Record) -> Sentences:
+    """An option that is not a flag has its default, which is unknown here."""
+    flags = _flags(run.provenance.command or [])
+    for group, options in run.config.items():
+        for option in options.keys() & flags.keys():
+            value = "null" if options[option] is None else options[option]
+            asked = _as_used(flags[option], options[option])
+            is_close = is_number(asked) and is_number(value) and math.isclose(asked, value, rel_tol=TOLERANCE)
+            if value != asked and not is_close:
+                yield f"config.{group}.{option} is stored as {value!r}, but its command line has {asked!r}"
+
+
+def _flags(command: list[Any]) -> dict[str, str]:
+    """Map each option of a command line to its text; a flag without a value is on, or off with `--no-`."""
+    options, words = {}, [str(word) for word in command]
+    for word, following in zip_longest(words, words[1:], fillvalue="--"):
+        flag, has_value, value = word.removeprefix("--").partition("=")
+        if word.startswith("--"):
+            option = flag.replace("-", "_")
+            options[option] = value if has_value else "on" if following.startswith("--") else following
+            options |= {option[3:]: "off"} if option.startswith("no_") else {}
+    return options
+
+
+def _as_used(text: str, used: Any) -> Any:
+    """Convert the text of a flag to the type of the value that was used; `auto` leaves the value to the benchmark."""
+    if text == "auto" or isinstance(used, list):
+        return used
+    if isinstance(used, bool):
+        return SWITCH.get(text, text)
+    try:
+        return float(text) if isinstance(used, int | float) else text
+    except ValueError:
+        return text
+
+
 RULES = (
+    _options_are_those_of_the_command,
     _regions_are_the_whole_step,
     _copies_count_once,
     _copies_fill_their_nodes,

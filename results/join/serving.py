@@ -13,13 +13,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from record.answers import facts_of
-from record.conversations import NAMES, are_conversations, figures_of, idle_until_s
+from record.answers import facts_of, reference_of
 from record.demand import MADE, SLOS, Lengths, Slo, arrivals_s, lengths_of, made_trace
 from record.model import Json, Record
 from record.part import as_json
-from record.perplexity import reference_of
-from record.served import Request, Window, metrics_of, read_request, rounded_s
+from record.served import OF_CONVERSATIONS, Request, Window, metrics_of, read_request, rounded_s
 from record.served_rules import faults, late_client, miscounted, remarks, unconfirmed
 
 REQUESTS_NAME = "record.requests.jsonl.gz"
@@ -65,8 +63,10 @@ def _problems(run: Record, requests: Sequence[Json], end: Json) -> Iterator[str]
     window = Window(list(map(read_request, requests)), 0.0, length_s, streams, rate_per_s)
     yield from _not_as_asked(window, run)
     yield from _left_out(window, int(run.metrics.number("client_processes") or 1))
-    again = metrics_of(window, slo) | figures_of(window)
-    yield from differences({key: stored[key] for key in stored.keys() & {*again, *NAMES}}, again, "metrics", ORIGIN)
+    again = metrics_of(window, slo)
+    yield from differences(
+        {key: stored[key] for key in stored.keys() & {*again, *OF_CONVERSATIONS}}, again, "metrics", ORIGIN
+    )
     facts = facts_of(end.get("answers") or {})
     yield from differences(run.serving.answers, facts, "serving.answers", ORIGIN)
     yield from _other_answers(run, facts)
@@ -97,7 +97,7 @@ def _not_as_asked(window: Window, run: Record) -> Iterator[str]:
     if lengths:
         each = round(statistics.fmean(output for _, output in lengths))
         yield from differences(run.layout.work_per_sample, each, "layout.work_per_sample", "its load")
-    if bool(trace) != are_conversations(window):
+    if bool(trace) != window.has_conversations:
         yield f"its load is {'' if trace else 'not '}of conversations, and its requests are others"
     conversations = made_trace(trace, seed)[1] if trace in MADE and isinstance(seed, int) else []
     due_s: list[float] = []
@@ -166,7 +166,7 @@ def _left_out(window: Window, processes: int) -> Iterator[str]:
 
 def _idle_s(window: Window) -> float:
     """Return the longest time from when a stream's next request is due until it is sent."""
-    ends = [(idle_until_s(request), False) for request in window.every]
+    ends = [(request.idle_until_s, False) for request in window.every]
     starts = [(request.sent_s, True) for request in window.every]
     ended_s, idle_s = list[float](), [0.0]
     for time_s, is_sent in sorted([*ends, *starts]):

@@ -8,13 +8,12 @@ from typing import Any
 
 from jpwr.process.device_ids import same_ids
 from record.acceptance import judged_acceptance
-from record.answers import judged
+from record.answers import judged, reference_of
 from record.findings import Finding, finding, from_data
 from record.kinds import NOT_RANKED
 from record.model import Record
 from record.part import as_json
 from record.parts import devices_of, sensor_channels
-from record.perplexity import reference_of
 from record.values import once
 from results.points.facts import flat
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from record.perplexity import facts_of_text, judged_text, perplexity, reference_of, references
+from record.answers import facts_of, judged, perplexity, reference_of, references
 
 pytestmark = pytest.mark.arithmetic
 HALF, QUARTER = math.log(0.5), math.log(0.25)
@@ -46,13 +46,12 @@ def test_the_probabilities_of_all_tokens_add_up_to_one():
 )
 def test_a_text_is_as_likely_as_by_the_reference(at, reference, kinds):
     stored = {"places": [(one, [HALF]) for one in at], "vocabulary": 10, "reference": reference}
-    assert [one.kind for one in judged_text(facts_of_text(stored))] == kinds
-    assert list(judged_text(facts_of_text(None))) == []
+    assert [one.kind for one in judged(facts_of({"text": stored}))] == kinds
 
 
 def test_probabilities_that_are_more_than_all_give_no_perplexity():
     stored = {"places": [(0, [HALF, HALF]), (0, [HALF, HALF, QUARTER])], "vocabulary": 10, "reference": 2.0}
-    assert [one.kind for one in judged_text(facts_of_text(stored))] == ["perplexity_unknown"]
+    assert [one.kind for one in judged(facts_of({"text": stored}))] == ["perplexity_unknown"]
 
 
 def test_the_suites_own_reference_comes_before_the_given_one():
