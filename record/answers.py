@@ -13,13 +13,10 @@ import math
 import statistics
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from itertools import accumulate
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from jpwr.intervals import LEVEL, students_t
-from record.csv_rows import csv_rows
 from record.findings import Finding, finding
 
 # Of the reference: MLPerf Inference 6.0, inference_policies at ac93e89, accuracy of most workloads.
@@ -42,7 +39,6 @@ ROUNDED = 1e-3  # by which rounding may put the logarithm of a probability above
 # model agree in a few letters, and 1 in 50 times as little by rounding alone.
 LEAST_OF_LOAD = 0.2
 BEGINNING = 32  # tokens of an answer of the load that are then compared, as many as a question's answer has
-PERPLEXITIES = Path(__file__).with_name("perplexity.csv")  # of the suite's text
 MOST_LISTED = 1.01  # sum of listed probabilities, which are rounded
 LEAST_REST = 1e-9  # of the probability, for the tokens that are not listed: rounding may leave less than nothing
 UNREADABLE = "\ufffd", "bytes:"  # in a token that is a part of a character
@@ -218,17 +214,6 @@ def judged(facts: Mapping[str, Any]) -> Iterator[Finding]:
     if facts.get("expected") and facts["right"] < least * facts["expected"]:
         yield finding("answers_below", right=facts["right"], expected=facts["expected"], least=least)
     yield from _judged_text(facts)
-
-
-@cache
-def references() -> Mapping[tuple[str, str], float]:
-    """Return the perplexity of the suite's text by model and precision, each of an own run."""
-    return {(row["model"], row["precision"]): float(row["perplexity"]) for row in csv_rows(PERPLEXITIES)}
-
-
-def reference_of(model: str, precision: str, given: float) -> float | None:
-    """Return the reference: the suite's own, if it has one of the model, or the given one; None for 0."""
-    return references().get((model, precision)) or given or None
 
 
 def perplexity(places: Sequence[tuple[int, Sequence[float]]], vocabulary: int) -> float:

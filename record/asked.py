@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from record.acceptance import length_of, stated
+from record.csv_rows import csv_rows
 from record.demand import MADE, SLOS, hosts_of, made_trace
 from record.model import Layout, Record, Speculation
 from record.part import changed, is_number, with_known
@@ -17,6 +21,7 @@ SAME = {"precision": "compute.precision", "data": "data.data", "system": "run.sy
 MODELS = ("model.size", "model.variant")  # options with the last word of a model's name
 SAMPLES = {"sequence_length": "tokens", "image_size": "pixels"}  # unit of a sample's size, by the key of the layout
 PEAK = "peak_tflops_per_device"
+PERPLEXITIES = Path(__file__).with_name("perplexity.csv")  # of the suite's text
 LAYOUT_OF_SERVER = {
     "global_batch_size": "load.concurrency",
     "num_devices": "serve.devices",
@@ -150,3 +155,14 @@ def _limits(record: Record) -> dict[str, float]:
     """Return the limits of latency of the preset that a load names."""
     slo = SLOS.get(record.option("load.slo") or "")
     return {"slo_ttft_s": slo.ttft_s, "slo_tpot_s": slo.tpot_s} if slo else {}
+
+
+@cache
+def references() -> Mapping[tuple[str, str], float]:
+    """Return the perplexity of the suite's text by model and precision, each of an own run."""
+    return {(row["model"], row["precision"]): float(row["perplexity"]) for row in csv_rows(PERPLEXITIES)}
+
+
+def reference_of(model: str, precision: str, given: float) -> float | None:
+    """Return the reference: the suite's own, if it has one of the model, or the given one; None for 0."""
+    return references().get((model, precision)) or given or None

@@ -33,8 +33,8 @@ from benchmarks.llm_inference.servers import SERVERS
 from benchmarks.llm_inference.started import Started, next_to
 from jpwr.process.cgroup import quota_periods, throttled_percent
 from jpwr.process.host import clock_error_s
-from record.answers import facts_of, reference_of
-from record.asked import as_asked
+from record.answers import facts_of
+from record.asked import as_asked, reference_of
 from record.model import Record
 from record.part import as_json
 from record.served import REQUESTS_FORMAT, Window, end_line, metrics_of, read_request, rounded_s
@@ -77,7 +77,7 @@ def describe(config: Config) -> RunRecord:
     }
     asked = as_asked(Record.of({"config": options, **stated}))
     provenance = collect_provenance([] if serve.url else [SERVERS[serve.server].package])
-    serving = {
+    serving: dict[str, Any] = {
         "clock_error_s": clock_error_s(),
         "version": provenance["packages"].get(SERVERS[serve.server].package) or "",
         "slo_source": load.limits.source,

@@ -13,7 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from record.answers import facts_of, reference_of
+from record.answers import facts_of
+from record.asked import reference_of
 from record.demand import MADE, SLOS, Lengths, Slo, arrivals_s, lengths_of, made_trace
 from record.model import Json, Record
 from record.part import as_json

@@ -8,7 +8,8 @@ from typing import Any
 
 from jpwr.process.device_ids import same_ids
 from record.acceptance import judged_acceptance
-from record.answers import judged, reference_of
+from record.answers import judged
+from record.asked import reference_of
 from record.findings import Finding, finding, from_data
 from record.kinds import NOT_RANKED
 from record.model import Record

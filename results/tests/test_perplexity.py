@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from record.answers import facts_of, judged, perplexity, reference_of, references
+from record.answers import facts_of, judged, perplexity
+from record.asked import reference_of, references
 
 pytestmark = pytest.mark.arithmetic
 HALF, QUARTER = math.log(0.5), math.log(0.25)
