@@ -12,7 +12,6 @@ from jpwr.messages import number_of
 MB = 1e6
 SMALL_BYTES = 64 * 1024  # to open a smaller file takes as long as to read it, or longer
 MANY = 100
-STAGED = 10  # files to stage by name
 BINS = 200  # of the bandwidth over time
 MOMENT = 1e-6  # share of a bin below which a stretch is not split
 
@@ -268,10 +267,10 @@ def what_to_stage(files: Mapping[str, Any], stage_bytes: float, tier: float | No
     gain = "--tier MB/S, the fast storage's bandwidth, predicts the seconds"
     if tier:
         gain = f"at {tier:,g} MB/s up to {sum(saved_s(files[name], tier) for name in names):.3g} s less"
-    shown = ", ".join([*names[:STAGED], *([f"and {len(names) - STAGED} more"] if len(names) > STAGED else [])])
     return (
         f"stage {number_of(len(names), 'file')} of {size(sum(files[name].size_bytes for name in names))} for "
-        f"{100 * read_s / (all_s or 1):.1f} % of the {all_s:.3g} s of all threads' reads; {gain}: {shown or 'none'}"
+        f"{100 * read_s / (all_s or 1):.1f} % of the {all_s:.3g} s of all threads' reads; {gain}: "
+        f"{', '.join(names) or 'none'}"
     )
 
 

@@ -50,8 +50,8 @@ def with_machines(tmp_path_factory, jube_command):
 
 def test_a_machine_is_added_by_what_the_tutorial_says(with_machines):
     checkout, said = with_machines
-    assert re.search("^MYBOX +the CPU under my desk", said, re.MULTILINE)
-    assert re.search("^MYGPUS +NVIDIA L40S 48GB", said, re.MULTILINE)
+    assert re.search(r"^MYBOX +\| the CPU under my desk", said, re.MULTILINE)
+    assert re.search(r"^MYGPUS +\| NVIDIA L40S 48GB", said, re.MULTILINE)
     assert "1 point: 1 ok" in said
     [result] = (checkout / "jube" / "llm_run").glob("*/*_benchmark/work/result.json")
     assert json.loads(result.read_text())["system"] == "MYBOX"

@@ -11,8 +11,6 @@ from caraml.plan.limits import planned_limits
 from caraml.plan.site import Site
 from caraml.plan.systems import read_system
 
-pytestmark = pytest.mark.arithmetic
-
 BY_JPWR = Site(limits_set_by="jpwr")
 BY_SLURM = Site(submit="sbatch", limits_set_by="slurm", slurm_power_flag="--gpu-power={}")
 

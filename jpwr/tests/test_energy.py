@@ -33,8 +33,6 @@ from jpwr.tests.loads import (
 )
 from jpwr.tests.trials import COUNTERS, FAULTS, LIMITED, SENSORS, check, tried
 
-pytestmark = pytest.mark.arithmetic
-
 POWER = ChannelInfo("power", Scope.DEVICE, "", limit_w=LIMIT_W)
 UNREAD = "was not read in that time"
 COUNTED = ChannelInfo("counted", Scope.DEVICE, "", has_counter=True, counter_resolution_j=0.001)

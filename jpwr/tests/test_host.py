@@ -8,8 +8,6 @@ import pytest
 
 from jpwr.process.host import clock_error_s, described
 
-pytestmark = pytest.mark.arithmetic
-
 
 class Kernel:
     """A C library whose adjtimex(2) has a clock of a known error; without an error, it has no such call."""

@@ -13,8 +13,6 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.energy import ChannelEnergy
 from jpwr.energy.power import PowerCurve
 
-pytestmark = pytest.mark.arithmetic
-
 COUNTED = ChannelInfo("counted", Scope.DEVICE, "", has_counter=True, counter_resolution_j=0.001, limit_w=700.0)
 
 POWERS_W = st.lists(st.floats(50, 700), min_size=12, max_size=60)

@@ -13,8 +13,6 @@ from record.model import Record
 from record.served import Request, Window
 from results.tests.builder import served
 
-pytestmark = pytest.mark.arithmetic
-
 
 def test_published_lengths_are_means_of_their_steps():
     assert [published()["DeepSeek-V4-Pro", count][0] for count in (1, 2, 3)] == [1.79, 2.27, 2.49]

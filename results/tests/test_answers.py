@@ -8,7 +8,6 @@ import pytest
 
 from record.answers import LEAST_RIGHT, Answer, Streamed, facts_of, judged
 
-pytestmark = pytest.mark.arithmetic
 TOKENS, LOGPROB = ["a", "b", "c", "d"], -0.5
 TOP = [{one: LOGPROB, f"{one}2": -0.9, f"{one}3": -3.0} for one in TOKENS]
 QUESTIONS = 16

@@ -16,7 +16,6 @@ from results.collect import collect
 from results.tests.builder import WINDOW_S, served
 from results.tests.of_dicts import contradictions
 
-pytestmark = pytest.mark.arithmetic
 BEGIN_S, EPOCH_S = 30.0, 1e9  # of the window, by the clock of each node; of its start
 STEADY_W, FIRST_W, RISE_W_PER_S = 300.0, 100.0, 2.0
 ERROR_S = 0.2

@@ -34,8 +34,6 @@ from results.verdicts.compare import compare
 from results.verdicts.quality import deviations
 from results.verdicts.ranking import ranked_points
 
-pytestmark = pytest.mark.arithmetic
-
 STEPS = 40
 REPOSITORY = Path(__file__).resolve().parents[2]
 

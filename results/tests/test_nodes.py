@@ -21,7 +21,6 @@ def named(records, outcome=Outcome.FAILED, baseline=(), threshold=95.0):
 
 
 NODES_1_2_8 = [("n1",), ("n1", "n2"), tuple(f"n{number}" for number in range(8))]
-pytestmark = pytest.mark.arithmetic
 
 
 @pytest.mark.parametrize("hosts", NODES_1_2_8, ids=len)

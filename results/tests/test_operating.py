@@ -17,8 +17,6 @@ from results.verdicts.outcome import Outcome
 from results.verdicts.quality import deviations
 from results.verdicts.requirements import Item, Requirements, Selection
 
-pytestmark = pytest.mark.arithmetic
-
 FULL_W, FULL_MHZ, STANDING_W = 700.0, 1980.0, 150.0
 CAPS = (700.0, 595.0, 490.0, 385.0)
 CLOCKS = (1980.0, 1680.0, 1380.0, 1080.0)

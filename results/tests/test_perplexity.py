@@ -9,7 +9,6 @@ import pytest
 from record.answers import facts_of, judged, perplexity
 from record.asked import reference_of, references
 
-pytestmark = pytest.mark.arithmetic
 HALF, QUARTER = math.log(0.5), math.log(0.25)
 
 

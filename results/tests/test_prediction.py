@@ -31,8 +31,6 @@ from results.show.tables.prediction import disturbed_words
 from results.tests.builder import result
 from results.tests.of_dicts import by_point
 
-pytestmark = pytest.mark.arithmetic
-
 BATCHES = (16, 32, 64, 128, 256, 512, 1024)
 
 

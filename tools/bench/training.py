@@ -117,7 +117,7 @@ def resnet(table: Table, batch: int = 8) -> None:
     own = partial(trained, "resnet50", f"{flags} --precision fp32", "images")
     fit = partial(fitted.fit, batches, steps_per_epoch=STEPS, epochs=1, verbose=0)
     pair = {"ours": own, "Keras model.fit": partial(rate, STEPS * batch, fit)}
-    table.compare("ResNet-50", "images/s", ROUNDS, pair, least_ratio=1.2)
+    table.compare("ResNet-50", "images/s", ROUNDS, pair, least_ratio=1)
     pair = {"ours": partial(trained, "resnet50", f"{flags} --precision bf16", "images"), "ours in float32": own}
     table.compare("ResNet-50 in bf16", "images/s", ROUNDS, pair)
     from_files(table, "ResNet-50", "resnet50", flags, "images", "fake-imagenet", "--images 256")

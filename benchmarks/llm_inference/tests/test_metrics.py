@@ -17,7 +17,6 @@ from record.model import Record
 from record.served import lock_step, metrics_of, percentile_estimate, ranks, rate_estimate, share_estimate
 from record.served_rules import faults, late_client, miscounted, remarks_on_load
 
-pytestmark = pytest.mark.arithmetic
 SLO = Slo(0.06, 0.012, "")
 # Intervals that hold in 95 of 100 cases hold fewer times in 1 of 100 tests; ones of 0.7 times their width, in 95.
 RUNS, FEWEST_HELD = 100, 90

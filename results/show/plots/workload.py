@@ -30,7 +30,7 @@ SPEED, EFFICIENCY, TOTAL = "work_per_s_per_device", "work_per_wh", "work_per_s"
 BATCH = Axis("global_batch", "global batch size", "doublings")
 DEVICES = Axis("devices", "devices", "doublings")
 MOST_ROWS = 2000  # of a trace in a chart
-REGION_COLOURS = dict(zip(ORDER, (COLOURS[4], COLOURS[5], COLOURS[0], COLOURS[0], COLOURS[1], COLOURS[2]), strict=True))
+REGION_COLOURS = dict(zip(ORDER, (COLOURS[index] for index in (4, 5, 6, 0, 1, 2)), strict=True))
 OF_CHARTS = (TOTAL, "per_user", "tpot_p50", "ttft_p99", "j_per_output_token")  # besides those of every point
 
 
