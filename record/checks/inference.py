@@ -13,7 +13,9 @@ from record.part import is_number
 from record.served import PERCENTILES
 from record.values import value_at
 
-FOLLOWED_FROM = ("measured_requests", "input_tokens", "output_tokens_per_request", "ttft_p50_s", "e2e_mean_s")
+FOLLOWED_FROM = (
+    *("measured_requests", "input_tokens", "output_tokens_per_request", "ttft_p50_s", "e2e_mean_s", "mean_in_flight"),
+)
 MOST_UNLIKE = 0.5  # of log-normal lengths' mean, over the requests of a window
 COUNTS = ("measured_requests", "measured_tokens", "input_tokens", "server_tokens", "client_processes")
 STEPS_OR_TOKENS = 2.0  # ratio of tokens by steps to those that arrived: some counters move when a request ends
