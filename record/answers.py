@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from jpwr.intervals import LEVEL, students_t
 from record.findings import Finding, finding
+from record.model import Record
 
 # Of the reference: MLPerf Inference 6.0, inference_policies at ac93e89, accuracy of most workloads.
 LEAST_RIGHT = 0.99
@@ -39,6 +40,7 @@ ROUNDED = 1e-3  # by which rounding may put the logarithm of a probability above
 # model agree in a few letters, and 1 in 50 times as little by rounding alone.
 LEAST_OF_LOAD = 0.2
 BEGINNING = 32  # tokens of an answer of the load that are then compared, as many as a question's answer has
+WEIGHTS = ("url", "model_path", "real_weights")  # options of a server with weights that know a text
 MOST_LISTED = 1.01  # sum of listed probabilities, which are rounded
 LEAST_REST = 1e-9  # of the probability, for the tokens that are not listed: rounding may leave less than nothing
 UNREADABLE = "\ufffd", "bytes:"  # in a token that is a part of a character
@@ -233,6 +235,18 @@ def _logprob(at: int, listed: Sequence[float], vocabulary: int) -> float:
         return listed[at]
     rest = max(LEAST_REST, 1 - math.fsum(map(math.exp, listed)))
     return math.log(rest / max(1, vocabulary - len(listed)))
+
+
+def not_checked(record: Record, facts: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield which checks the options of a run ask for, and its answers do not have."""
+    if record.serving.speculation:
+        return
+    pairs = (("questions", "questions"), ("questions_file", "expected"))
+    if any(record.option(f"answers.{option}") and not facts.get(name) for option, name in pairs):
+        yield finding("answers_unknown")
+    has_weights = any(record.option(f"serve.{name}") for name in WEIGHTS)
+    if record.option("answers.perplexity") and has_weights and "perplexity_tokens" not in facts:
+        yield finding("perplexity_unknown")
 
 
 def _judged_text(facts: Mapping[str, Any]) -> Iterator[Finding]:

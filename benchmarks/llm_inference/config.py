@@ -18,7 +18,7 @@ from benchmarks.llm_inference.models import CONTEXT, PACKAGED, SHAPES
 from benchmarks.llm_inference.servers import SERVERS
 from benchmarks.llm_inference.trace import Trace, read_lengths, trace_of
 from record.acceptance import published, stated
-from record.demand import SLOS, Lengths, Slo, hosts_of, lengths_of
+from record.demand import SLOS, Lengths, hosts_of, lengths_of
 
 MODELS = tuple(dict.fromkeys(model for model, _ in published()))
 
@@ -153,11 +153,6 @@ class LoadOptions:
     def conversations(self) -> Trace | None:
         """Return the trace, if there is one; raises ConfigError."""
         return trace_of(self.trace, self.seed) if self.trace else None
-
-    @property
-    def limits(self) -> Slo:
-        """Return the limits of TTFT and TPOT of the chosen preset."""
-        return SLOS[self.slo]
 
     @cached_property
     def lengths(self) -> Lengths:

@@ -35,6 +35,7 @@ from jpwr.process.cgroup import quota_periods, throttled_percent
 from jpwr.process.host import clock_error_s
 from record.answers import facts_of
 from record.asked import as_asked, reference_of
+from record.demand import SLOS
 from record.model import Record
 from record.part import as_json
 from record.served import REQUESTS_FORMAT, Window, end_line, metrics_of, read_request, rounded_s
@@ -80,7 +81,7 @@ def describe(config: Config) -> RunRecord:
     serving: dict[str, Any] = {
         "clock_error_s": clock_error_s(),
         "version": provenance["packages"].get(SERVERS[serve.server].package) or "",
-        "slo_source": load.limits.source,
+        "slo_source": SLOS[load.slo].source,
         "findings": [],
         "requests_format": REQUESTS_FORMAT,
     }
@@ -145,7 +146,7 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
     length_s = rounded_s(measured.end_s - measured.start_s)
     window = Window(list(map(read_request, lines)), 0.0, length_s, load.concurrency, load.rate_per_s)
     record.windows, record.devices = [node_window(measured.start_s, measured.end_s)], started.devices
-    record.metrics = metrics_of(window, load.limits)
+    record.metrics = metrics_of(window, SLOS[load.slo])
     begin, end = counted
     server_tokens, speculation, undeclared = by_the_server(config, begin, end, window)
     record.metrics |= {

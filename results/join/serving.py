@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from record.answers import facts_of
+from record.answers import facts_of, not_checked
 from record.asked import reference_of
 from record.demand import MADE, SLOS, Lengths, Slo, arrivals_s, lengths_of, made_trace
 from record.model import Json, Record
@@ -132,21 +132,16 @@ def _not_as_asked(window: Window, run: Record) -> Iterator[str]:
 
 def _other_answers(run: Record, again: Json) -> Iterator[str]:
     """Compare the answers with the options: how many there are, and what they are compared with."""
-    most = 0 if run.serving.speculation else run.option("answers.questions") or 0
-    questions = again.get("questions", 0)
-    if not min(1, most) <= questions <= most:
+    yield from map(str, not_checked(run, again))
+    most, questions = run.option("answers.questions") or 0, again.get("questions", 0)
+    if questions > (0 if run.serving.speculation else most):
         yield f"its options allow {most} questions, and {questions} have answers"
     if questions and not again.get("load_questions"):
         yield f"{REQUESTS_NAME} has no answers of its load to requests that were asked again"
     if run.option("answers.questions_file"):
         reference = again.get("reference", 0)
         yield from differences(run.option("answers.reference"), reference, "config.answers.reference", REQUESTS_NAME)
-    has_weights = any(run.option(f"serve.{name}") for name in ("url", "model_path", "real_weights"))
-    if run.serving.speculation or not (has_weights and run.option("answers.perplexity")):
-        return
-    if "perplexity_tokens" not in again:
-        yield f"its options ask for a perplexity, and {REQUESTS_NAME} has no text"
-    elif "perplexity" in again:
+    if "perplexity" in again:
         reference = reference_of(run.model, run.precision, run.option("answers.perplexity_reference") or 0.0)
         yield from differences(again.get("perplexity_reference"), reference, "its reference", "config.answers")
 
