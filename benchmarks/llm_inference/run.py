@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -38,7 +38,7 @@ from record.asked import as_asked, reference_of
 from record.demand import SLOS
 from record.model import Record
 from record.part import as_json
-from record.served import REQUESTS_FORMAT, Window, end_line, metrics_of, read_request, rounded_s
+from record.served import REQUESTS_FORMAT, end_line, metrics_of, read_request, rounded_s
 from record.served_rules import faults, late_client, miscounted, remarks, unconfirmed
 
 BENCHMARK = "llm_inference"
@@ -134,23 +134,23 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
         counted.append(started.address.counters(program.counters, program.metrics))
         late_s += time.monotonic() - time_s
 
-    measured = measure(server, load, config.window, alone_s, started.watch, mark, questions.ask_loaded)
-    questions.ask_again([one for samples in measured.samples for one in samples])
+    measured, samples = measure(server, load, config.window, alone_s, started.watch, mark, questions.ask_loaded)
+    questions.ask_again([one for of_process in samples for one in of_process])
     if config.asks_text:
         reference = reference_of(record.model, record.precision, config.answers.perplexity_reference)
         questions.stored["text"] = asked_text(server, program, reference)
     # A gateway may answer for an alias by the model's own name.
-    if others := sorted({one.model for one in measured.requests} - {"", server.model}):
+    if others := sorted({one.model for one in measured.every} - {"", server.model}):
         record.serving["answers_as"] = ", ".join(others)
-    lines = [request_line(one, measured.start_s) for one in measured.requests]
-    length_s = rounded_s(measured.end_s - measured.start_s)
-    window = Window(list(map(read_request, lines)), 0.0, length_s, load.concurrency, load.rate_per_s)
+    lines = [request_line(one, measured.start_s) for one in measured.every]
+    requests, length_s = list(map(read_request, lines)), rounded_s(measured.duration_s)
+    window = replace(measured, every=requests, start_s=0.0, end_s=length_s)
     record.windows, record.devices = [node_window(measured.start_s, measured.end_s)], started.devices
     record.metrics = metrics_of(window, SLOS[load.slo])
     begin, end = counted
     server_tokens, speculation, undeclared = by_the_server(config, begin, end, window)
     record.metrics |= {
-        "client_processes": len(measured.samples),
+        "client_processes": len(samples),
         "num_parameters": started.parameters,
         **(decode_bytes(serve.model, config.precision) if started.parameters else {}),
         "server_start_s": started.ready_s,

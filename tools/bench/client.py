@@ -14,7 +14,7 @@ from benchmarks.llm_inference.models import SHAPES
 from benchmarks.llm_inference.started import Started
 from record.arithmetic import ratio
 from record.demand import SLOS
-from record.served import Window, metrics_of, number
+from record.served import metrics_of, number
 from tools.bench.harness import Table
 
 TTFT_S, TPOT_S, OUTPUT = 0.2, 0.05, 32  # one process of Python sends the tokens of all streams
@@ -34,10 +34,10 @@ def client(table: Table) -> None:
             url = f"http://127.0.0.1:{int(process.stdout.readline())}"
             stack.enter_context(redirect_stdout(io.StringIO()))  # its progress
             server = Started(Config(serve=ServerOptions("vllm", url, vocab_size=SHAPES["tiny"].vocab)), stack).server
-            measured = measure(server, load, window, request_s, lambda: None, lambda *_: None, lambda: None)
-        metrics = metrics_of(Window(measured.requests, measured.start_s, measured.end_s, streams), SLOS[load.slo])
-        metrics["late_s"] = statistics.median(late_s for one in measured.requests for late_s in one.late_s[1:3])
-        metrics["tokens_per_s"] = ratio(metrics["measured_tokens"], measured.end_s - measured.start_s)
+            measured, _ = measure(server, load, window, request_s, lambda: None, lambda *_: None, lambda: None)
+        metrics = metrics_of(measured, SLOS[load.slo])
+        metrics["late_s"] = statistics.median(late_s for one in measured.every for late_s in one.late_s[1:3])
+        metrics["tokens_per_s"] = ratio(metrics["measured_tokens"], measured.duration_s)
         schedule = {"ttft_p50_s": TTFT_S, "tpot_p50_s": TPOT_S, "tokens_per_s": streams * OUTPUT / request_s}
         schedule["late_s"] = TPOT_S
         for name, value in schedule.items():
