@@ -42,7 +42,8 @@ def as_asked(record: Record) -> Record:
     metrics = {PEAK: peak if is_number(peak) and peak else None, "target_loss": record.option("window.to_loss") or None}
     if record.serving:
         facts |= _served(record)
-        metrics |= _limits(record)
+        slo = SLOS.get(record.option("load.slo") or "")
+        metrics |= {"slo_ttft_s": slo.ttft_s, "slo_tpot_s": slo.tpot_s} if slo else {}
     else:
         facts["layout"] = layout = with_known(record.layout, _layout(record))
         facts["sample"] = _sample(layout, record.work_unit)
@@ -149,12 +150,6 @@ def _sample_of_load(record: Record) -> str | None:
     drafts, length, model = _asked_speculation(record)
     of_user = f", {_speculation_words(drafts, length)} by the user" if length else f", acceptance of {model}"
     return words + of_user if drafts else words
-
-
-def _limits(record: Record) -> dict[str, float]:
-    """Return the limits of latency of the preset that a load names."""
-    slo = SLOS.get(record.option("load.slo") or "")
-    return {"slo_ttft_s": slo.ttft_s, "slo_tpot_s": slo.tpot_s} if slo else {}
 
 
 @cache

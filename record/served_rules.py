@@ -191,23 +191,14 @@ def late_client(window: Window, metrics: Metrics) -> Iterator[Finding]:
 def remarks(
     window: Window, metrics: Metrics, answers: Mapping[str, Any], speculation: Mapping[str, Any]
 ) -> Iterator[Finding]:
-    """Yield what limits a run that counts, but for `late_client`, by its requests, answers and counters of drafts."""
-    yield from remarks_on_load(window, metrics)
-    yield from judged(answers)
-    yield from judged_acceptance(speculation, number(metrics, "output_tokens_per_request"))
-    yield from judged_events(speculation, window, metrics.get("undeclared_steps"))
-
-
-def remarks_on_load(window: Window, metrics: Metrics) -> Iterator[Finding]:
-    """Yield what limits the latencies and throughput of a run.
+    """Yield what limits a run that counts, but for `late_client`, by its requests, answers and counters of drafts.
 
     The client starts its streams one by one; streams that start together nevertheless are the server's doing.
     """
-    starts = 0.0 if window.rate_per_s else lock_step(window)
-    if late_start(window) > LATE_START * number(metrics, "e2e_p50_s"):
-        starts = 0.0  # by the client's doing, which late_client() says
     yield from _client_share(window, TOLD_OF_PERCENTILE, LATE_OF_PERCENTILE)
-    if window.streams >= FEWEST_FOR_LOCK_STEP and starts > MOST_LOCK_STEP:
+    is_late = late_start(window) > LATE_START * number(metrics, "e2e_p50_s")  # which late_client() says
+    is_judged = window.streams >= FEWEST_FOR_LOCK_STEP and not (window.rate_per_s or is_late)
+    if is_judged and (starts := lock_step(window)) > MOST_LOCK_STEP:
         yield finding("lock_step", share=starts)
     if retried := sum(one.retries > 0 for one in window.requests):
         yield finding("retried", requests=retried)
@@ -225,6 +216,8 @@ def remarks_on_load(window: Window, metrics: Metrics) -> Iterator[Finding]:
     # A piece of random tokens begins like another one by chance: a token of each request is allowed for.
     elif window.has_conversations and number(metrics, "cached_tokens") > possible + len(window.requests):
         yield finding("cache_impossible", cached=cached, possible=possible)
-    without = [name for name in ("ttft_p99_high_s", "tpot_p99_high_s") if metrics.get(name) is None]
-    if without:
+    if None in (metrics.get("ttft_p99_high_s"), metrics.get("tpot_p99_high_s")):
         yield finding("p99_unbounded", requests=len(window.requests))
+    yield from judged(answers)
+    yield from judged_acceptance(speculation, number(metrics, "output_tokens_per_request"))
+    yield from judged_events(speculation, window, metrics.get("undeclared_steps"))

@@ -9,7 +9,7 @@ import statistics
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -85,17 +85,13 @@ def _problems(run: Record, requests: Sequence[Json], end: Json) -> Iterator[str]
     )
 
 
-def _lengths(run: Record) -> Lengths:
-    """Return the lengths of requests that the options determine; empty for those of a file or a trace."""
-    asked = [run.option(f"load.{name}") for name in ("input_tokens", "output_tokens", "length_sigma", "seed")]
-    is_of_a_file = run.option("load.lengths_file") or run.option("load.trace")
-    return [] if None in asked or is_of_a_file else lengths_of(*asked)
-
-
 def _not_as_asked(window: Window, run: Record) -> Iterator[str]:
     """Yield the first request of other lengths, or at another time, than the load has, and one whose times fall."""
-    trace, seed, lengths = run.option("load.trace"), run.option("load.seed"), _lengths(run)
-    if lengths:
+    trace, seed = run.option("load.trace"), run.option("load.seed")
+    drawn = [run.option(f"load.{name}") for name in ("input_tokens", "output_tokens", "length_sigma", "seed")]
+    lengths: Lengths = []
+    if None not in drawn and not (trace or run.option("load.lengths_file")):
+        lengths = lengths_of(*drawn)
         each = round(statistics.fmean(output for _, output in lengths))
         yield from differences(run.layout.work_per_sample, each, "layout.work_per_sample", "its load")
     if bool(trace) != window.has_conversations:
@@ -104,8 +100,7 @@ def _not_as_asked(window: Window, run: Record) -> Iterator[str]:
     due_s: list[float] = []
     if window.rate_per_s and seed is not None:
         last = max(request.index for request in window.every)
-        drawn = arrivals_s(window.rate_per_s, run.option("load.burstiness"), seed, math.inf)
-        due_s = [time_s for _, time_s in zip(range(last + 1), drawn, strict=False)]
+        due_s = list(islice(arrivals_s(window.rate_per_s, run.option("load.burstiness"), seed, math.inf), last + 1))
     first, limit_s = window.every[0], run.option("load.idle_limit_s")
     for request in window.every:
         name, place, asked = f"request {request.index}", request.place, (request.asked_input, request.asked_output)
