@@ -12,7 +12,7 @@ from typing import Any
 from record.acceptance import length_of, stated
 from record.csv_rows import csv_rows
 from record.demand import MADE, SLOS, hosts_of, made_trace
-from record.model import Layout, Record, Speculation
+from record.model import Layout, Record
 from record.part import changed, is_number, with_known
 from record.parts import OF_ALL_COPIES
 from record.values import count
@@ -75,7 +75,12 @@ def _served(record: Record) -> dict[str, Any]:
     is_started = not url and not record.option("serve.real_weights")
     name = f"server at {url}" if url else server
     own = _last_part(path) or record.option("serve.served_model") or record.option("serve.model")
-    serving = {"server": name, "slo": record.option("load.slo"), "speculation": _speculation(record)}
+    serving: dict[str, Any] = {"server": name, "slo": record.option("load.slo")}
+    if known := record.serving.speculation:
+        drafts = _asked_speculation(record)
+        length, source = stated(*drafts) if drafts[0] else (None, None)
+        known = with_known(known, {"draft_tokens": drafts[0] or None, "stated_length": length, "source": source})
+        serving["speculation"] = changed(known, measured_length=length_of(known.steps, known.accepted_tokens))
     return {
         "data": "random tokens",
         "model": own if is_started else None,
@@ -113,15 +118,6 @@ def _asked_speculation(record: Record) -> tuple[int, float, str]:
         record.option(f"speculation.{name}") for name in ("draft_tokens", "acceptance_length", "acceptance_of")
     )
     return drafts or 0, length or 0.0, model or ""
-
-
-def _speculation(record: Record) -> Speculation | None:
-    known, drafts = record.serving.speculation, _asked_speculation(record)
-    if not known:
-        return None
-    length, source = stated(*drafts) if drafts[0] else (None, None)
-    values = {"draft_tokens": drafts[0] or None, "stated_length": length, "source": source}
-    return changed(with_known(known, values), measured_length=length_of(known.steps, known.accepted_tokens))
 
 
 def _speculation_words(draft_tokens: int, length: float) -> str:

@@ -113,23 +113,17 @@ def _windows_read_no_more_than_the_job(run: Record) -> Sentences:
     yield from rising({f"io.job.{name}": job.number(name) for name in ("sequential_reads", "reads")})
 
 
-def _slack(run: Record, kind: str) -> float:
-    """Return how many times its windows the slowest ranks may take: these are of a node's first rank.
-
-    Ranks wait for each other to have written, and not to have read.
-    """
-    is_of_all = kind == "checkpoint" or run.layout.num_devices == run.layout.num_nodes
-    return 1 + WRITE_TOLERANCE if is_of_all else SLOWEST_TO_READ
-
-
 def _times_are_those_of_the_windows(run: Record) -> Sentences:
     number = run.metrics.number
     rounds = number("checkpoint_rounds")
+    is_whole = run.layout.num_devices == run.layout.num_nodes
     for kind, word in CHECKPOINT_WORDS.items() if rounds else ():
+        # Windows are of a node's first rank: ranks wait for each other to have written, and not to have read.
+        slack = 1 + WRITE_TOLERANCE if kind == "checkpoint" or is_whole else SLOWEST_TO_READ
         name, nodes = f"checkpoint_{word}", windows_of(run, kind)
         yield from rising({f"metrics.{one}": number(one) for one in (f"{name}_least_s", f"{name}_s", f"{name}_most_s")})
         windows_s, whole_s = longest_s(nodes), product(number(f"{name}_s"), rounds)
-        if exceeds(windows_s, whole_s) or (nodes and exceeds(whole_s, _slack(run, kind) * windows_s)):
+        if exceeds(windows_s, whole_s) or (nodes and exceeds(whole_s, slack * windows_s)):
             yield f"metrics.{name}_s gives {whole_s:.4g} s in {rounds:g} rounds, but its windows {windows_s:.4g} s"
         if odd := [host for host in windows_of(run, "measured") if len(nodes.get(host, [])) != rounds]:
             yield f"node {odd[0]} must have {rounds:g} windows of the kind {kind}, got {len(nodes.get(odd[0], []))}"
