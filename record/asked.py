@@ -12,9 +12,8 @@ from typing import Any
 from record.acceptance import length_of, stated
 from record.csv_rows import csv_rows
 from record.demand import MADE, SLOS, hosts_of, made_trace
-from record.model import Layout, Record
+from record.model import OF_ALL_COPIES, Layout, Record
 from record.part import changed, is_number, with_known
-from record.parts import OF_ALL_COPIES
 from record.values import count
 
 SAME = {"precision": "compute.precision", "data": "data.data", "system": "run.system"}  # options by fact

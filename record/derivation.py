@@ -11,9 +11,8 @@ from jpwr.intervals import with_accuracy
 from jpwr.median import median_interval, percentile
 from record.arithmetic import product, ratio, smoothed, sum_of_all
 from record.asked import as_asked
-from record.model import Channel, Energy, Figure, Fill, NodeCheck, Record
+from record.model import Channel, Energy, Fill, NodeCheck, Record
 from record.part import changed, is_number, with_known
-from record.parts import longest_s, windows_of
 from record.values import grouped
 
 ENERGIES = {"energy": "measured", "energy_effective": "effective"}  # kinds of their windows
@@ -33,8 +32,10 @@ def derive(record: Record, figures: Mapping[str, float] | None = None) -> Record
     if not record.is_good:
         return record
     record = with_known(record, {"fill": _fill(record), "node_check": _node_check(record)})
-    metrics = {**vars(record.metrics), **_spans(record), **_of_copies(record), **(figures or {})}
-    for values in (_work, _training, _times, _goal, _rates, _figures):
+    # The time of a throughput is that of its windows, on the node where they take longest.
+    spans = {f"{kind}_s": time_s for kind in ENERGIES.values() if (time_s := record.longest_s(kind))}
+    metrics = {**vars(record.metrics), **spans, **_of_copies(record), **(figures or {})}
+    for values in (_work, _times, _goal, _rates, _figures):
         metrics |= {name: value for name, value in values(record, metrics).items() if value is not None}
     record = with_known(record, {"metrics": with_known(record.metrics, metrics)})
     for key, kind in ENERGIES.items():
@@ -64,12 +65,6 @@ def _fill(record: Record) -> Fill | None:
     return with_known(fill, {"slowest": min(rates), "spread_percent": 100 * (1 - min(rates) / max(rates))})
 
 
-def _spans(record: Record) -> dict[str, float]:
-    """Return the time of each throughput, in seconds: that of the windows, on the node where they take longest."""
-    longest = {kind: longest_s(windows_of(record, kind)) for kind in ENERGIES.values()}
-    return {f"{kind}_s": time_s for kind, time_s in longest.items() if time_s}
-
-
 def _of_copies(record: Record) -> dict[str, float | None]:
     """Return the work of copies that ran at once: that of the slowest one, times their number."""
     fill = record.fill
@@ -83,19 +78,14 @@ def _of_copies(record: Record) -> dict[str, float | None]:
 
 
 def _work(record: Record, metrics: Mapping[str, Any]) -> dict[str, Any]:
-    layout = record.layout
-    steps = None if record.fill else metrics.get("measured_steps")
-    return {f"measured_{record.work_unit}": product(steps, layout.global_batch_size, layout.work_per_sample)}
-
-
-def _training(record: Record, _: Mapping[str, Any]) -> dict[str, Any]:
-    if not (losses := record.losses):
-        return {}
-    layout = record.layout
-    is_counted = record.work_unit == "tokens" and not record.fill
-    batch = layout.global_batch_size if is_counted else None
-    trained = product(len(losses), batch, layout.work_per_sample)
-    return {"first_loss": losses[0], "last_loss": losses[-1], "trained_tokens": trained}
+    """Return the measured work of steps, the first and last loss, and the tokens of all steps that have one."""
+    layout, losses, unit = record.layout, record.losses, record.work_unit
+    per_step = None if record.fill else product(layout.global_batch_size, layout.work_per_sample)
+    work: dict[str, Any] = {f"measured_{unit}": product(metrics.get("measured_steps"), per_step)}
+    if losses:
+        trained = product(len(losses), per_step) if unit == "tokens" else None
+        work |= {"first_loss": losses[0], "last_loss": losses[-1], "trained_tokens": trained}
+    return work
 
 
 def _times(record: Record, _: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,16 +145,13 @@ def _rates(record: Record, metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 def _node_check(record: Record) -> NodeCheck | None:
     """Return a node check whose figures have the median of their repeats with its 95 % interval."""
-    if not record.node_check:
-        return None
-    return changed(record.node_check, figures=list(map(_figure, record.node_check.figures)))
-
-
-def _figure(figure: Figure) -> Figure:
-    if not figure.values:
-        return figure
-    low, high = median_interval(figure.values)
-    return with_known(figure, {"value": statistics.median(figure.values), "low": low, "high": high})
+    figures = []
+    for figure in record.node_check.figures:
+        if figure.values:
+            low, high = median_interval(figure.values)
+            figure = with_known(figure, {"value": statistics.median(figure.values), "low": low, "high": high})
+        figures.append(figure)
+    return changed(record.node_check, figures=figures) if record.node_check else None
 
 
 def _figures(record: Record, _: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,7 +169,7 @@ def derived_energy(record: Record, energy: Energy, kind: str) -> Energy:
     """Return an energy over the windows of a kind with the sums over its channels, and what follows from them."""
     unit, channels = record.work_unit, list(map(_channel, energy.channels))
     sums: dict[str, float | None] = {name: sum_of_all([one.number(name) for one in channels]) for name in SUMS}
-    sums["window_s"] = longest_s(windows_of(record, kind)) or None
+    sums["window_s"] = record.longest_s(kind) or None
     energy = changed(with_known(energy, sums), channels=channels, **_place(channels))
     metrics, energy_wh = record.metrics, energy.number("energy_wh")
     per_wh = ratio(metrics.number(f"{kind}_{unit}"), energy_wh)
@@ -260,7 +247,7 @@ def limits_of_all(channels: Sequence[Channel]) -> dict[str, Any]:
 
 def _power_of_copies(record: Record) -> Fill | None:
     fill, energy = record.fill, record.energy
-    if not fill or not energy or energy.uncertainty_wh is None:
+    if not fill or not energy or energy.sampling_share is None:
         return fill
-    share = with_accuracy(energy.uncertainty_wh / energy.energy_wh, energy.accuracy or 0.0)
+    share = with_accuracy(energy.sampling_share, energy.accuracy or 0.0)
     return with_known(fill, {"power_W": energy.avg_power_w, "power_uncertainty_percent": 100 * share})

@@ -6,15 +6,19 @@ the record lacks. A record may have further keys, which are kept and not checked
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import field
 from typing import Annotated, Any, ClassVar, Literal
 
+from record.arithmetic import ratio
 from record.part import Part
 
 SCHEMA_VERSION = 4
 Json = dict[str, Any]  # a record as its file has it
 COPY_VARIABLE = "CARAML_COPY"  # number of this copy, from 1; unset unless copies run at once
 COPIES_VARIABLE = "CARAML_COPIES"  # number of copies
+# Of a layout: the values that copies of a point that ran at once add up to.
+OF_ALL_COPIES = ("num_devices", "global_batch_size", "data_parallel_size")
 
 # In Annotated, a text is the description, and a dictionary has limits, under keywords of JSON schema.
 Number = float | None
@@ -76,6 +80,11 @@ class Window(Part):
         return self.end_s - self.start_s
 
 
+def total_s(windows: Iterable[Window]) -> float:
+    """Return the sum of the windows' durations, in seconds."""
+    return sum(window.duration_s for window in windows)
+
+
 class Device(Part):
     """A device that one process, its rank, trained on."""
 
@@ -104,9 +113,7 @@ class Clocks(Numbers):
     hottest_c: Number = None
     drift_percent: Annotated[Number, "mean clock of the window's last half over that of the first, less 1"] = None
     drift_c: Annotated[Number, "temperature at the window's end less that at its begin"] = None
-    throttled: Annotated[
-        dict[str, KnownAmount] | None, "percent of the time, by reason; unknown if missing", {"type": "object"}
-    ] = _added()
+    throttled: Annotated[dict[str, KnownAmount] | None, "percent of the time, by reason; unknown if missing"] = _added()
 
 
 class Limits(Numbers):
@@ -179,7 +186,7 @@ class Energy(Uncertain):
     power_kind: Literal["measured", "estimated"]
     power_scope: str
     channels: Annotated[list[Channel], {"minItems": 1}]
-    power_source: str = ""
+    power_source: Annotated[str, "kind and scope, equal for energies that can be compared"] = ""
     energy_wh_per_device: Number = None
     epoch_wh: Annotated[Number, "of one pass over the data"] = None
     window_s: Amount = None
@@ -206,6 +213,11 @@ class Energy(Uncertain):
     p90_power_w: Amount = _added()
     p99_power_w: Amount = _added()
     site: SitePower = _added(SitePower.of({}))
+
+    @property
+    def sampling_share(self) -> float | None:
+        """Relative half-width of its interval by sampling and counter; None if it is unknown."""
+        return ratio(self.uncertainty_wh, self.energy_wh)
 
 
 class Region(Part):
@@ -298,6 +310,12 @@ class Node(Part):
     hostname: Text = None
     cpu: Text = None
     devices: NodeDevices = None
+
+    @property
+    def reported_devices(self) -> list[dict[str, Any]]:
+        """Reports of the vendor's tool on each device; newer versions of amd-smi put the list into an object."""
+        found = self.devices.get("gpu_data") if isinstance(self.devices, dict) else self.devices
+        return [device for device in found if isinstance(device, dict)] if isinstance(found, list) else []
 
 
 class Provenance(Part):
@@ -489,6 +507,28 @@ class Record(Part, eq=False):
         group, _, name = path.partition(".")
         options = self.config.get(group)
         return options.get(name) if isinstance(options, dict) else None
+
+    def windows_of(self, kind: str) -> dict[str, list[Window]]:
+        """Return the windows of one kind by the node's host name."""
+        nodes: dict[str, list[Window]] = {}
+        for window in self.windows:
+            if window.kind == kind:
+                nodes.setdefault(window.hostname, []).append(window)
+        return nodes
+
+    def longest_s(self, kind: str) -> float:
+        """Return the longest total duration of any node's windows of a kind, in seconds; 0 without any."""
+        return max(map(total_s, self.windows_of(kind).values()), default=0.0)
+
+    @property
+    def sensor_channels(self) -> list[Channel]:
+        """Energy channels of the run's own sensors, also if a meter counts, which knows no limits or clocks."""
+        return (self.energy.sensor_channels or self.energy.channels) if self.energy else []
+
+    @property
+    def reported_devices(self) -> list[dict[str, Any]]:
+        """Reports of the vendor's tool on each device of all nodes."""
+        return [device for node in self.provenance.nodes for device in node.reported_devices]
 
     def energy_of(self, key: str) -> Energy | None:
         """Return the energy by its key: `energy` or `energy_effective`."""

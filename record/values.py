@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timezone
 from functools import cache, wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from record.model import Record
@@ -20,7 +20,6 @@ MOST_CPUS = 1 << 16  # of a node; a longer list is damaged
 SIGNIFICANT = 4  # digits of a number without an interval
 Item = TypeVar("Item")
 Key = TypeVar("Key")
-Rest = ParamSpec("Rest")
 
 
 def value_at(record: Record, path: str) -> Any:
@@ -39,16 +38,15 @@ def _keys(path: str, unit: str) -> list[Sequence[str]]:
     return [one.split(".") for one in path.replace("{unit}", unit).split("|")]
 
 
-def once(function: Callable[Concatenate[Record, Rest], Item]) -> Callable[Concatenate[Record, Rest], Item]:
-    """Compute a function of a record once for each record, and for each value of its other arguments."""
-    known: WeakKeyDictionary[Record, dict[Any, Item]] = WeakKeyDictionary()
+def once(function: Callable[[Record], Item]) -> Callable[[Record], Item]:
+    """Compute a function of a record once for each record."""
+    known: WeakKeyDictionary[Record, Item] = WeakKeyDictionary()
 
     @wraps(function)
-    def value(record: Record, /, *rest: Rest.args, **named: Rest.kwargs) -> Item:
-        found, key = known.setdefault(record, {}), (rest, *named.items())
-        if key not in found:
-            found[key] = function(record, *rest, **named)
-        return found[key]
+    def value(record: Record) -> Item:
+        if record not in known:
+            known[record] = function(record)
+        return known[record]
 
     return value
 
@@ -60,12 +58,6 @@ def epoch_s(moment: str | None) -> float | None:
     except ValueError:
         return None
     return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
-
-
-def energy_source(record: Record, energy: str = "energy") -> str:
-    """Return kind and scope of an energy, equal for energies that can be compared; empty without an energy."""
-    values = record.energy_of(energy)
-    return f"{values.power_kind}, {values.power_scope}" if values else ""
 
 
 def is_accelerated(record: Record) -> bool | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from jpwr.errors import JpwrError
@@ -15,13 +15,11 @@ from record.causes import cause
 from record.derivation import derive
 from record.model import Json, Record
 from record.part import as_json, changed
-from record.parts import windows_of
 from results.find.jube_row import point_of, write_row
 from results.find.records import RESULT_NAME, RecordError, read_record, write_record
 from results.join.channels import EnergyError
 from results.join.copies import copy_folder, copy_folders, failed_copy, of_copy, refuse_idle, together
-from results.join.energy import energy_of, energy_per_checkpoint
-from results.join.energy_file import write_energies
+from results.join.energy import energy_of, energy_per_checkpoint, write_energies
 from results.join.hosts import energy_of_roles, with_hosts
 from results.join.nodes import TRACES, TraceSums, read_sums
 from results.join.reads import reads_of
@@ -43,9 +41,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     try:
         if options.exit_code is None:
-            run = _joined(options.folder, read_sums)
+            run, _ = joined(options.folder)
         else:
-            run = _failed(options.folder, options.exit_code, options.reason)
+            run = Record.of(failed_result(options.folder, options.exit_code, options.reason))
         write_record(run, options.folder / RESULT_NAME)
         write_energies(run, options.folder)
         write_row(point_of(options.folder))
@@ -57,60 +55,54 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0 if run.is_good else 1
 
 
-def collect(folder: Path, read: Callable[[Path, Record], list[TraceSums]] = read_sums) -> Json:
-    """Return a result as its file has it: the record with its energy and reads.
-
-    A run that failed has neither. A run without energy has failed, with the reason in `error`.
-    """
-    result: Json = as_json(_joined(folder, read))
+def collect(folder: Path) -> Json:
+    """Return a result as its file has it."""
+    result: Json = as_json(joined(folder)[0])
     return result
 
 
-def _joined(folder: Path, read: Callable[[Path, Record], list[TraceSums]]) -> Record:
-    planned = _record_in(folder / RESULT_NAME) if (folder / RESULT_NAME).exists() else Record.of({})
-    copies = [derive(_record_in(copy / RECORD_NAME)) for copy in copy_folders(folder, planned)]
-    run = together(folder, copies, planned) if copies else derive(_record_in(folder / RECORD_NAME))
+def joined(folder: Path) -> tuple[Record, list[TraceSums]]:
+    """Return the record of a run with its energy and reads, and the sums of the traces that its energy needed.
+
+    A run that failed has neither. A run without energy has failed, with the reason in `error`.
+    """
+    traces: list[TraceSums] = []
+    planned = Record.of(read_record(folder / RESULT_NAME)) if (folder / RESULT_NAME).exists() else Record.of({})
+    copies = [derive(Record.of(read_record(copy / RECORD_NAME))) for copy in copy_folders(folder, planned)]
+    run = together(folder, copies, planned) if copies else derive(Record.of(read_record(folder / RECORD_NAME)))
     run = _of_job(run, planned)
     if not run.is_good:
-        return run
+        return run, traces
     if (elsewhere := run.serving.elsewhere) and not run.option("run.hosts"):
         print(
             f"collect: no energy: the server runs on {elsewhere}, and this node's sensors do not see it: give --hosts",
             file=sys.stderr,
         )
-        return run
+        return run, traces
     try:
-        _refuse_two_nodes_of_one_name(run)
+        boots = {window.hostname: window.boot_id for window in run.windows}
+        if odd := [window.hostname for window in run.windows if window.boot_id != boots[window.hostname]]:
+            raise EnergyError(f"two nodes are called {odd[0]}: give each node a host name of its own")
         if elsewhere:
             run = with_hosts(run, sorted(folder.glob(TRACES)))
-        traces = read(folder, run)
+        traces = read_sums(folder, run)
         if copies:
             refuse_idle(run.devices, traces)
         run = derive(_with_energy(run, traces, planned))
-    except (EnergyError, JpwrError) as error:
+    except JpwrError as error:
         run = changed(run, status="failed", error=f"no energy: {error}")
     try:
         if reads := reads_of(run, folder):
             run = changed(run, io=reads)
     except JpwrError as error:  # a run is complete without its reads
         print(f"collect: the result has no reads of files: {error}", file=sys.stderr)
-    return run
-
-
-def _refuse_two_nodes_of_one_name(run: Record) -> None:
-    boots = {window.hostname: window.boot_id for window in run.windows}
-    if odd := [window.hostname for window in run.windows if window.boot_id != boots[window.hostname]]:
-        raise EnergyError(f"two nodes are called {odd[0]}: give each node a host name of its own")
-
-
-def _record_in(path: Path) -> Record:
-    return Record.of(read_record(path))
+    return run, traces
 
 
 def _with_energy(run: Record, traces: Sequence[TraceSums], planned: Record) -> Record:
-    """Return a run with its energies; raises EnergyError or JpwrError if the traces do not give them."""
+    """Return a run with its energies; raises JpwrError if the traces do not give them."""
     energy = energy_of(run, traces, "measured")
-    if windows_of(run, "effective"):
+    if run.windows_of("effective"):
         run = changed(run, energy_effective=energy_of(run, traces, "effective"))
     per_checkpoint, notes = energy_per_checkpoint(run, traces)
     of_roles = energy_of_roles(run, energy) if run.serving else {}
@@ -131,23 +123,19 @@ def _of_job(run: Record, planned: Record) -> Record:
 
 def failed_result(folder: Path, exit_code: int, reason: str) -> Json:
     """Return the result of a failed job, with the reason in `error`, from the files that it left."""
-    result: Json = as_json(_failed(folder, exit_code, reason))
-    return result
-
-
-def _failed(folder: Path, exit_code: int, reason: str) -> Record:
     copy, its_code = failed_copy(folder)
     where = copy_folder(folder, copy)
     if copy:
         exit_code, reason = its_code, ""
-    planned = _record_in(folder / RESULT_NAME)
+    planned = Record.of(read_record(folder / RESULT_NAME))
     try:
-        run = _record_in(where / RECORD_NAME)
+        run = Record.of(read_record(where / RECORD_NAME))
     except RecordError:
         run = planned
     if run.status in ("ok", "unfinished"):
         run = changed(run, status="failed", error=reason or cause(exit_code, where / JOB_ERRORS))
-    return of_copy(planned, run, f"copy {copy}: {run.error}") if copy else run
+    result: Json = as_json(of_copy(planned, run, f"copy {copy}: {run.error}") if copy else run)
+    return result
 
 
 if __name__ == "__main__":

@@ -15,16 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from record.findings import joined
 from record.model import Clocks, Record
-from record.parts import sensor_channels
 from record.values import value_at
 from results.files.quantities import QUANTITIES
 from results.find.jube_row import status_of
-from results.join.energy_file import ENERGIES_NAME
+from results.join.energy import ENERGIES_NAME
 from results.load import load
 from results.points.repeats import PointResults, by_point
-from results.points.sensors import accuracy_text, sampling_share
 from results.verdicts.power_level import lowest_level, power_level
-from results.verdicts.quality import energy_kind, grade, why_not_ranked
+from results.verdicts.quality import accuracy_text, energy_kind, grade, why_not_ranked
 from results.verdicts.ranking import why_left_out
 
 if TYPE_CHECKING:
@@ -118,7 +116,8 @@ def _energy_kinds(point: PointResults) -> str:
 
 def _sampling_percent(point: PointResults) -> float | None:
     """Return the largest half-width of the runs' energies by sampling and counter, in percent."""
-    return max((100 * share for record in point.good if (share := sampling_share(record)) is not None), default=None)
+    shares = (record.energy.sampling_share for record in point.good if record.energy)
+    return max((100 * share for share in shares if share is not None), default=None)
 
 
 def _accuracy(point: PointResults) -> str:
@@ -126,7 +125,7 @@ def _accuracy(point: PointResults) -> str:
 
 
 def _clocks(point: PointResults) -> list[Clocks]:
-    return [channel.clocks for record in point.good for channel in sensor_channels(record)]
+    return [channel.clocks for record in point.good for channel in record.sensor_channels]
 
 
 def _clock_mhz(point: PointResults) -> float | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from record.parts import sensor_channels
 from record.values import count, epoch_s, grouped
 from results.find.records import Record
 from results.points.estimate import Estimate
@@ -55,7 +54,7 @@ def series_of(records: Iterable[Record]) -> list[list[Timed]]:
 def _series(record: Record) -> tuple[object, ...]:
     """Return what is equal for the runs of a series: limits that it set itself are among it."""
     facts = facts_of(record)
-    is_set = any(channel.limits.limits_set_by for channel in sensor_channels(record))
+    is_set = any(channel.limits.limits_set_by for channel in record.sensor_channels)
     return *facts[:3], as_key(facts.work), as_key(facts.limits) if is_set else ()
 
 

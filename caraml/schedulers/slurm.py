@@ -23,9 +23,9 @@ from typing import NamedTuple
 from benchmarks.common.node.programs import NoProgram, ProgramError, ask, words
 from caraml.errors import CaramlError, SchedulerError, SiteError
 from caraml.schedulers import Job
+from jpwr.energy.estimate import JOULES_PER_WH
 from jpwr.process.whole_file import write_whole
 from record.model import Json
-from record.parts import JOULES_PER_WH
 from results.find.records import RESULT_NAME, read_record, write_record
 
 # squeue(1), job state codes of an ended job; with any other code it may still run.

@@ -11,7 +11,6 @@ from record.checks import energy, inference, throughput, windows
 from record.checks.run import KINDS, Sentences
 from record.model import Record
 from record.names import odd_character
-from record.parts import windows_of
 
 
 def contradictions(record: Record) -> list[str]:
@@ -26,9 +25,15 @@ def contradictions(record: Record) -> list[str]:
     return [sentence for rule in rules for sentence in rule(record)]
 
 
-def _energy_is_missing_for_a_reason(run: Record) -> Sentences:
+def _what_a_good_run_has_and_has_not(run: Record) -> Sentences:
     if run.energy is None and not run.serving.elsewhere:
         yield "it has no energy, and its work was done on its own nodes"
+    if run.error:
+        yield f"its status is ok, but it has the error {run.error!r}"
+    for name in ("system", "model", "data", "sample", "precision"):
+        # By a letter of another script, one system would be two, or another one.
+        if odd := odd_character(text := str(getattr(run, name))):
+            yield f"{name} is stored as {text!r}, which has {odd}"
 
 
 def _throughput_can_be_computed(run: Record) -> Sentences:
@@ -43,15 +48,10 @@ def _throughput_can_be_computed(run: Record) -> Sentences:
         names += [f"model_flops_per_{unit[:-1]}", "peak_tflops_per_device"]
     missing = [f"metrics.{name}" for name in names if metrics.number(name) is None]
     missing += ["layout.work_per_sample"] * (run.layout.work_per_sample is None)
-    missing += [f"{kind} windows" for kind in KINDS[: 1 + is_effective] if not windows_of(run, kind)]
+    missing += [f"{kind} windows" for kind in KINDS[: 1 + is_effective] if not run.windows_of(kind)]
     missing += ["step_times_s"] * (not is_served and not any(time_s is not None for time_s in run.step_times_s))
     for name in missing:
         yield f"the record has no {name}, from which its throughput is computed"
-
-
-def _good_runs_have_no_error(run: Record) -> Sentences:
-    if run.error:
-        yield f"its status is ok, but it has the error {run.error!r}"
 
 
 def _numbers_are_above_0(run: Record) -> Sentences:
@@ -67,18 +67,9 @@ def _numbers_are_above_0(run: Record) -> Sentences:
         yield "each of step_times_s must be greater than 0"
 
 
-def _names_look_as_no_other(run: Record) -> Sentences:
-    """By a letter of another script, one system would be two, or another one."""
-    for name in ("system", "model", "data", "sample", "precision"):
-        if odd := odd_character(text := str(getattr(run, name))):
-            yield f"{name} is stored as {text!r}, which has {odd}"
-
-
 RULES: tuple[Callable[[Record], Sentences], ...] = (
-    _energy_is_missing_for_a_reason,
+    _what_a_good_run_has_and_has_not,
     _throughput_can_be_computed,
-    _good_runs_have_no_error,
-    _names_look_as_no_other,
     _numbers_are_above_0,
     *throughput.RULES,
     *windows.RULES,

@@ -13,7 +13,6 @@ from record.checks.run import INNER, OUTER, Sentences, channels, energies, excee
 from record.findings import Finding, finding
 from record.model import Channel, Energy, Record
 from record.part import is_number
-from record.parts import devices_of
 
 BOARD_TOLERANCE = 1.1  # times a board's limit, which it exceeds for short times
 SET_TOLERANCE = 1.03  # times a limit below the default; at one of 700 W, GPUs had 687 W to 693 W on average
@@ -55,26 +54,19 @@ def _channels_have_measured(run: Record) -> Sentences:
             yield f"{name}, its energy is {energy_wh:.6g} Wh, more than its readings give"
 
 
-def _run_contains_its_windows(run: Record) -> Sentences:
+def _parts_use_no_more_than_the_whole(run: Record) -> Sentences:
+    """The windows are a part of the run, the channels of all that was sampled, and the devices of their node."""
     for key, energy in energies(run):
         least_wh = energy.energy_wh - (energy.uncertainty_wh or 0.0)
         yield from rising({f"the least {key}.energy_wh": least_wh, f"{key}.run_wh": energy.run_wh})
         percentiles = tuple(f"p{percent}_power_w" for percent in POWER_PERCENTILES)
         for names in (("window_s", "run_s"), percentiles):
             yield from rising({f"{key}.{name}": energy.number(name) for name in names})
-
-
-def _channels_use_no_more_than_was_sampled(run: Record) -> Sentences:
-    for key, energy in energies(run):
         for scope in dict.fromkeys(one.scope for one in energy.channels):
             part_wh = total(one.energy_wh for one in energy.channels if one.scope == scope)
             name = f"{scope}_wh"
             whole_wh = energy.sampled_by_scope.number(name)
             yield from rising({f"{name} of {key}.channels": part_wh, f"{key}.sampled_by_scope": whole_wh})
-
-
-def _nodes_contain_their_devices(run: Record) -> Sentences:
-    for key, energy in energies(run):
         if text := scope_conflict(energy):
             yield f"{key} is {text}"
 
@@ -126,16 +118,6 @@ def _power_is_below_the_boards_limit(run: Record) -> Sentences:
             yield f"channel {name} has {power_w / several:.3g} W per device, more than any device uses"
 
 
-def _clock_is_within_its_limit(run: Record) -> Sentences:
-    """On an idle device, the sampler cannot check a limit that a scheduler has set: its clock is low anyway."""
-    for _, _, channel in channels(run):
-        mhz = channel.clocks.mean_mhz
-        limit_mhz = channel.limits.clock_limit_mhz
-        if is_number(mhz) and is_number(limit_mhz) and mhz > CLOCK_TOLERANCE * limit_mhz:
-            name = channel.name
-            yield f"channel {name} has {mhz:.0f} MHz on average, but its clock limit is {limit_mhz:.0f} MHz"
-
-
 def _limit_w(channel: Channel, limits_w: dict[str, float]) -> float:
     """Return the lower of the limits by a channel's sensor and by the vendor's tool, in watts; 0 if unknown.
 
@@ -143,8 +125,7 @@ def _limit_w(channel: Channel, limits_w: dict[str, float]) -> float:
     """
     if channel.limits.varied and (mean_w := channel.limits.power_limit_mean_w):
         return mean_w
-    own_w = [channel.limit_w, channel.limits.power_limit_w]
-    every_w = [_limit_of(channel, limits_w), *own_w]
+    every_w = _limit_of(channel, limits_w), channel.limit_w, channel.limits.power_limit_w
     return min((limit_w for limit_w in every_w if is_number(limit_w) and limit_w > 0), default=0.0)
 
 
@@ -157,17 +138,10 @@ def _limit_of(channel: Channel, limits_w: dict[str, float]) -> float:
     return min((limit_w for limit_w in devices_w if limit_w > 0), default=0.0)
 
 
-def _limits_agree(run: Record) -> Sentences:
-    for _, _, channel in channels(run):
-        for limit in ("power_limit_w", "power_limit_mean_w"):
-            names = "power_limit_least_w", limit, "power_limit_most_w"
-            yield from rising({f"{channel.name}, limits.{name}": channel.limits.number(name) for name in names})
-
-
 def _limits_w(record: Record, key: str = "power.limit") -> dict[str, float]:
     """Return power limits in watts by device id, as nvidia-smi reports both; amd-smi reports limits without ids."""
     limits_w: dict[str, float] = {}
-    for number, device in enumerate(devices_of(record)):
+    for number, device in enumerate(record.reported_devices):
         limit = device.get("limit")
         most = limit.get("max_power") if isinstance(limit, dict) else None
         watts = most.get("value") if isinstance(most, dict) else None
@@ -189,41 +163,46 @@ def _number_of(text: Any) -> float | None:
 
 def _devices_are_those_of_their_sensors(run: Record) -> Sentences:
     """By nvidia-smi and NVML, which name the device that an id belongs to; a part of a device has a longer name."""
-    reports = [(str(one.get("uuid") or ""), str(one.get("name") or ""), one) for one in devices_of(run)]
+    told = [[one.get(key) for key in ("uuid", "name", "memory.total")] for one in run.reported_devices]
     sensors = [one for _, _, one in channels(run) if "by NVML" in (one.source or "")]
-    named: list[tuple[str, Any, dict[str, Any]]] = [
-        (one.device_id or "", (one.source or "").partition(", ")[0], {}) for one in sensors
-    ]
+    told += [[one.device_id, (one.source or "").partition(", ")[0], None] for one in sensors]
     for device in run.devices:
         ids = set(same_ids(device.device_id or ""))
-        for name, report in [(name, report) for its, name, report in [*reports, *named] if ids & set(same_ids(its))]:
-            if name and device.name and name not in device.name:
+        for name, memory in [(name, memory) for its, name, memory in told if ids & set(same_ids(str(its or "")))]:
+            if name and device.name and str(name) not in device.name:
                 yield f"device {device.device_id} is stored as {device.name!r}, but its sensor reports {name!r}"
-            total_bytes = (_number_of(report.get("memory.total")) or math.inf) * 2**20
+            total_bytes = (_number_of(memory) or math.inf) * 2**20
             if exceeds(device.peak_memory_bytes, total_bytes):
                 used, has = device.peak_memory_bytes or 0, total_bytes / 2**30
                 yield f"device {device.device_id} used {used / 2**30:.4g} GiB of memory, but has {has:.4g} GiB"
 
 
-def _power_limit_is_the_sensors(run: Record) -> Sentences:
+def _limits_agree(run: Record) -> Sentences:
+    """By the sampler and the vendor's tool, and with the clock.
+
+    On an idle device, the sampler cannot check a limit that a scheduler has set: its clock is low anyway.
+    """
     limits_w = _limits_w(run)
     for _, _, channel in channels(run):
-        changed_w = (channel.limits.number(f"power_limit_{word}_w") for word in ("least", "most"))
-        own_w = [one for one in (channel.limit_w, *changed_w, channel.limits.power_limit_w) if one]
+        name, limits, mhz = channel.name, channel.limits, channel.clocks.mean_mhz
+        for limit in ("power_limit_w", "power_limit_mean_w"):
+            order = "power_limit_least_w", limit, "power_limit_most_w"
+            yield from rising({f"{name}, limits.{key}": limits.number(key) for key in order})
+        changed_w = (limits.number(f"power_limit_{word}_w") for word in ("least", "most"))
+        own_w = [one for one in (channel.limit_w, *changed_w, limits.power_limit_w) if one]
         for limit_w in (limits_w[one] for one in same_ids(channel.device_id or "") if one in limits_w):
             if own_w and all(abs(limit_w - watts) > 1 for watts in own_w) and not channel.num_devices > 1:
-                yield f"channel {channel.name} has a limit of {own_w[-1]:g} W, but nvidia-smi reports {limit_w:g} W"
+                yield f"channel {name} has a limit of {own_w[-1]:g} W, but nvidia-smi reports {limit_w:g} W"
+        limit_mhz = limits.clock_limit_mhz
+        if is_number(mhz) and is_number(limit_mhz) and mhz > CLOCK_TOLERANCE * limit_mhz:
+            yield f"channel {name} has {mhz:.0f} MHz on average, but its clock limit is {limit_mhz:.0f} MHz"
 
 
 RULES = (
     _channels_count_once,
     _channels_have_measured,
-    _run_contains_its_windows,
-    _channels_use_no_more_than_was_sampled,
-    _nodes_contain_their_devices,
+    _parts_use_no_more_than_the_whole,
     _power_is_below_the_boards_limit,
-    _limits_agree,
     _devices_are_those_of_their_sensors,
-    _power_limit_is_the_sensors,
-    _clock_is_within_its_limit,
+    _limits_agree,
 )

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from record.derivation import ENERGIES
-from record.model import Channel, Energy, Record, Region
+from record.model import Channel, Energy, Record
 from record.part import is_number
 
 TOLERANCE = 1e-6  # relative, of a derived number
@@ -25,11 +25,6 @@ def energies(record: Record) -> Iterator[tuple[str, Energy]]:
 def channels(record: Record) -> Iterator[tuple[str, Energy, Channel]]:
     """Yield each channel with its energy and the energy's key."""
     yield from ((key, energy, channel) for key, energy in energies(record) for channel in energy.channels)
-
-
-def measured_regions(record: Record) -> dict[str, Region]:
-    """Return the regions of a record's steps without the input path."""
-    return record.regions["measured"].regions if "measured" in record.regions else {}
 
 
 def exceeds(part: Any, whole: Any) -> bool:

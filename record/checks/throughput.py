@@ -10,20 +10,13 @@ from typing import Any
 
 from jpwr.process.device_ids import same_ids
 from record.arithmetic import product, ratio
-from record.checks.run import TOLERANCE, Sentences, energies, exceeds, measured_regions
+from record.checks.run import TOLERANCE, Sentences, energies, exceeds
 from record.model import COPIES_VARIABLE, Copy, Device, Record, Window
 from record.part import is_number
-from record.parts import devices_of_node
 
 MOST_FLOP_PER_J = 50e12  # several times that of any chip in its lowest precision
 SWITCH = {"on": True, "off": False}  # of options
 MOST_RECOMPUTED = 4 / 3  # HFU over MFU if everything is recomputed: the forward pass is a third of a step's FLOPs
-
-
-def _regions_are_the_whole_step(run: Record) -> Sentences:
-    shares = [share for one in measured_regions(run).values() if (share := one.share_percent) is not None]
-    if shares and not math.isclose(whole := math.fsum(shares), 100.0, rel_tol=TOLERANCE):
-        yield f"its regions have {whole:.10g} percent of a step"
 
 
 def _copies_count_once(run: Record) -> Sentences:
@@ -58,7 +51,7 @@ def _copies_fill_their_nodes(run: Record) -> Sentences:
         yield f"its copies are not spread evenly over the nodes: {words}"
     is_whole = all(one.device_id and not one.device_id.startswith("MIG-") for one in run.devices)
     for node in run.provenance.nodes:
-        host, present = str(node.hostname), len(devices_of_node(node))
+        host, present = str(node.hostname), len(node.reported_devices)
         if run.fill and is_whole and present > used[host]:
             yield f"node {host} has {present} devices, but its copies used {used[host]}: the others were idle"
 
@@ -68,14 +61,18 @@ def _host(part: Device | Window) -> str:
     return part.hostname.partition("#")[0]
 
 
-def _devices_are_complete(run: Record) -> Sentences:
+def _devices_and_batches_are_those_of_the_layout(run: Record) -> Sentences:
     devices = run.layout.num_devices
     is_elsewhere = run.serving.elsewhere  # a server of others, whose devices are not seen
     if is_number(devices) and len(run.devices) != devices and not is_elsewhere:
         yield f"it lists {len(run.devices)} devices, but layout.num_devices is {devices}"
-
-
-def _batches_are_whole(run: Record) -> Sentences:
+    ids = [device.device_id for device in run.devices if device.device_id]
+    if ids and run.option("compute.device") == "cpu":
+        yield f"config.compute.device is 'cpu', but {ids[0]} is an accelerator"
+    ranks = {device.rank for device in run.devices}
+    for part, ours in (("figures", run.node_check.figures), ("devices", run.node_check.devices)):
+        if others := {one.rank for one in ours} - ranks:
+            yield f"node_check.{part} are of rank {min(others)}, but it has no device of that rank"
     names = ("global_batch_size", "micro_batch_size", "data_parallel_size")
     batch, micro, replicas = (run.layout.number(name) for name in names)
     if batch and micro and replicas and batch % (micro * replicas):
@@ -92,13 +89,7 @@ def _each_call_has_a_loss(run: Record) -> Sentences:
         yield f"it has {losses} losses, but {len(run.step_times_s)} measured and {warmup} warm-up steps"
 
 
-def _processors_have_no_accelerator(run: Record) -> Sentences:
-    ids = [device.device_id for device in run.devices if device.device_id]
-    if ids and run.option("compute.device") == "cpu":
-        yield f"config.compute.device is 'cpu', but {ids[0]} is an accelerator"
-
-
-def _flops_are_below_the_peak(run: Record) -> Sentences:
+def _flops_are_below_the_peak_and_have_their_power(run: Record) -> Sentences:
     mfu, hfu = (run.metrics.number(name) for name in ("mfu", "hfu"))
     if (most := max(filter(is_number, (mfu, hfu)), default=0.0)) > 1:
         yield f"{most:.0%} of the device's peak FLOP/s is more than 100 %"
@@ -106,22 +97,12 @@ def _flops_are_below_the_peak(run: Record) -> Sentences:
     limit = product(mfu, 1.0 if asked == "none" else MOST_RECOMPUTED)
     if exceeds(mfu, hfu) or exceeds(hfu, limit):
         yield f"metrics.hfu is {hfu:.4g}, but with metrics.mfu {mfu:.4g} must be {mfu:.4g} to {limit:.4g}"
-
-
-def _power_is_enough_for_the_flops(run: Record) -> Sentences:
     tflops = run.metrics.number("tflops_per_device")
     for _, energy in energies(run):
         power_w = ratio(energy.avg_power_w, run.layout.num_devices)
         most = product(power_w, MOST_FLOP_PER_J, 1e-12)
         if energy.power_kind == "measured" and power_w and is_number(tflops) and most and tflops > most:
             yield f"{tflops:.4g} TFLOP/s with {power_w:.3g} W per device is more than any chip reaches"
-
-
-def _rates_of_a_node_check_are_of_its_devices(run: Record) -> Sentences:
-    ranks = {device.rank for device in run.devices}
-    for part, ours in (("figures", run.node_check.figures), ("devices", run.node_check.devices)):
-        if others := {one.rank for one in ours} - ranks:
-            yield f"node_check.{part} are of rank {min(others)}, but it has no device of that rank"
 
 
 def _options_are_those_of_the_command(run: Record) -> Sentences:
@@ -162,14 +143,9 @@ def _as_used(text: str, used: Any) -> Any:
 
 RULES = (
     _options_are_those_of_the_command,
-    _regions_are_the_whole_step,
     _copies_count_once,
     _copies_fill_their_nodes,
-    _devices_are_complete,
-    _batches_are_whole,
+    _devices_and_batches_are_those_of_the_layout,
     _each_call_has_a_loss,
-    _processors_have_no_accelerator,
-    _flops_are_below_the_peak,
-    _power_is_enough_for_the_flops,
-    _rates_of_a_node_check_are_of_its_devices,
+    _flops_are_below_the_peak_and_have_their_power,
 )

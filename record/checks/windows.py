@@ -6,10 +6,9 @@ import math
 from itertools import pairwise
 
 from record.arithmetic import product, ratio
-from record.checks.run import KINDS, Sentences, exceeds, measured_regions, rising, total
-from record.model import Record
+from record.checks.run import KINDS, TOLERANCE, Sentences, exceeds, rising, total
+from record.model import Record, total_s
 from record.part import is_number
-from record.parts import longest_s, total_s, windows_of
 from record.values import epoch_s
 
 STEPS_TOLERANCE = 0.02  # relative, by which steps may exceed their window
@@ -25,28 +24,20 @@ SLOWEST_TO_READ = 3.0  # times the first rank of a node, which reads as many byt
 CHECKPOINT_WORDS = {"checkpoint": "write", "restore": "restore"}  # in names of metrics, by kind of window
 
 
-def _nodes_are_those_of_the_devices(run: Record) -> Sentences:
+def _windows_are_of_the_devices_nodes_and_follow_each_other(run: Record) -> Sentences:
     hosts, num_nodes = {device.hostname for device in run.devices}, run.layout.num_nodes
     if hosts and is_number(num_nodes) and len(hosts) != num_nodes:
         yield f"its devices are on {len(hosts)} nodes, but layout.num_nodes is {num_nodes}"
     for kind in KINDS:
-        nodes = windows_of(run, kind)
+        nodes = run.windows_of(kind)
         if nodes and hosts and nodes.keys() != hosts:
             names = ", ".join(sorted(map(str, nodes.keys() ^ hosts)))
             yield f"its devices and its {kind} windows are of different nodes: {names}"
-
-
-def _windows_of_nodes_are_alike(run: Record) -> Sentences:
-    for kind in KINDS:
-        times_s = [(total_s(windows), host) for host, windows in windows_of(run, kind).items()]
+        times_s = [(total_s(windows), host) for host, windows in nodes.items()]
         if times_s and min(times_s)[0] < NODES_SHARE * max(times_s)[0]:
             (least_s, least), (most_s, most) = min(times_s), max(times_s)
             yield f"its {kind} window lasts {least_s:.4g} s on node {least} and {most_s:.4g} s on node {most}"
-
-
-def _windows_follow_each_other(run: Record) -> Sentences:
-    for kind in KINDS:
-        for hostname, windows in windows_of(run, kind).items():
+        for hostname, windows in nodes.items():
             edges = sorted((window.start_s, window.end_s) for window in windows)
             if any(end_s <= start_s for start_s, end_s in edges):
                 yield f"a {kind} window of node {hostname} does not end after it begins"
@@ -68,13 +59,10 @@ def _wall_clocks_go_with_the_windows(run: Record) -> Sentences:
             yield f"{words} begins {(begin_s - began_s) / 3600:.4g} h after provenance.created, {created}"
 
 
-def _input_makes_nothing_faster(run: Record) -> Sentences:
+def _steps_fill_their_window_and_input_makes_nothing_faster(run: Record) -> Sentences:
     speed, effective = (run.metrics.number(f"{kind}{run.work_unit}_per_s") for kind in ("", "effective_"))
     if is_number(speed) and is_number(effective) and effective > FASTER_WITH_INPUT * speed > 0:
         yield f"its throughput with the input path is {effective / speed:.3g} times that without"
-
-
-def _steps_fill_their_window(run: Record) -> Sentences:
     measured_s, steps = (run.metrics.number(f"measured_{word}") for word in ("s", "steps"))
     times_s = [time_s for time_s in run.step_times_s if time_s is not None]
     if not times_s or not is_number(measured_s):
@@ -84,9 +72,13 @@ def _steps_fill_their_window(run: Record) -> Sentences:
         yield f"its steps take {steps_s:.4g} s, but their window lasts {measured_s:.4g} s"
 
 
-def _regions_fit_into_a_step(run: Record) -> Sentences:
-    regions = measured_regions(run).values()
-    step_s = run.regions["measured"].step_s if "measured" in run.regions else None
+def _regions_are_the_whole_step(run: Record) -> Sentences:
+    if "measured" not in run.regions:
+        return
+    regions, step_s = run.regions["measured"].regions.values(), run.regions["measured"].step_s
+    shares = [share for one in regions if (share := one.share_percent) is not None]
+    if shares and not math.isclose(whole := math.fsum(shares), 100.0, rel_tol=TOLERANCE):
+        yield f"its regions have {whole:.10g} percent of a step"
     mean_s = ratio(run.metrics.number("measured_s"), run.metrics.number("measured_steps"))
     rank_times_s = zip(*(one.by_rank_s for one in regions if one.by_rank_s), strict=False)
     for name, time_s in (
@@ -109,7 +101,7 @@ def _windows_read_no_more_than_the_job(run: Record) -> Sentences:
         parts = list(filter(is_number, reads.by_region.values()))
         own_bytes = total(parts) - len(parts)  # each part is rounded
         yield from rising({f"the sum of {where}.by_region": own_bytes, f"{where}.bytes": reads.bytes})
-        yield from rising({f"{where}.reading_s": reads.reading_s, "its windows": longest_s(windows_of(run, kind))})
+        yield from rising({f"{where}.reading_s": reads.reading_s, "its windows": run.longest_s(kind)})
     yield from rising({f"io.job.{name}": job.number(name) for name in ("sequential_reads", "reads")})
 
 
@@ -120,12 +112,12 @@ def _times_are_those_of_the_windows(run: Record) -> Sentences:
     for kind, word in CHECKPOINT_WORDS.items() if rounds else ():
         # Windows are of a node's first rank: ranks wait for each other to have written, and not to have read.
         slack = 1 + WRITE_TOLERANCE if kind == "checkpoint" or is_whole else SLOWEST_TO_READ
-        name, nodes = f"checkpoint_{word}", windows_of(run, kind)
+        name, nodes = f"checkpoint_{word}", run.windows_of(kind)
         yield from rising({f"metrics.{one}": number(one) for one in (f"{name}_least_s", f"{name}_s", f"{name}_most_s")})
-        windows_s, whole_s = longest_s(nodes), product(number(f"{name}_s"), rounds)
+        windows_s, whole_s = run.longest_s(kind), product(number(f"{name}_s"), rounds)
         if exceeds(windows_s, whole_s) or (nodes and exceeds(whole_s, slack * windows_s)):
             yield f"metrics.{name}_s gives {whole_s:.4g} s in {rounds:g} rounds, but its windows {windows_s:.4g} s"
-        if odd := [host for host in windows_of(run, "measured") if len(nodes.get(host, [])) != rounds]:
+        if odd := [host for host in run.windows_of("measured") if len(nodes.get(host, [])) != rounds]:
             yield f"node {odd[0]} must have {rounds:g} windows of the kind {kind}, got {len(nodes.get(odd[0], []))}"
     most = ratio(product(number("checkpoint_bytes"), 1e-9), number("checkpoint_write_least_s"))
     name = "checkpoint_write_gb_per_s"
@@ -133,13 +125,10 @@ def _times_are_those_of_the_windows(run: Record) -> Sentences:
 
 
 RULES = (
-    _nodes_are_those_of_the_devices,
-    _windows_of_nodes_are_alike,
-    _windows_follow_each_other,
+    _windows_are_of_the_devices_nodes_and_follow_each_other,
     _wall_clocks_go_with_the_windows,
-    _input_makes_nothing_faster,
-    _steps_fill_their_window,
-    _regions_fit_into_a_step,
+    _steps_fill_their_window_and_input_makes_nothing_faster,
+    _regions_are_the_whole_step,
     _windows_read_no_more_than_the_job,
     _times_are_those_of_the_windows,
 )

@@ -8,15 +8,15 @@ from pathlib import Path
 from jpwr.errors import JpwrError
 from record.checks import contradictions
 from record.checks.energy import busier_elsewhere
+from record.checks.run import energies
 from record.checks.windows import CLOCK_S
 from record.derivation import derive
-from record.model import Energy, Json, Record
+from record.model import Json, Record
 from record.part import as_json
-from record.parts import of_node
-from results.collect import RECORD_NAME, collect
+from results.collect import RECORD_NAME, joined
 from results.find.records import RESULT_NAME, RecordError, read_record
 from results.join.copies import copy_folder, copy_folders, failed_copy
-from results.join.nodes import TraceSums, read_sums
+from results.join.nodes import TraceSums, of_node, read_sums
 from results.join.serving import differences, request_problems
 
 MARK_S = 2e-6  # marks have six decimals
@@ -38,21 +38,25 @@ def problems_of_run(result: Path) -> list[str]:
 def _problems(result: Path) -> Iterator[str]:
     stored = read_record(result)
     if stored["status"] != "ok":
-        folder = copy_folder(result.parent, failed_copy(result.parent)[0])
-        wrong = list(_wrong_status(stored, folder / RECORD_NAME))
-        yield from wrong
-        if not wrong and stored.get("energy") and collect(result.parent)["status"] == "ok":
+        path = copy_folder(result.parent, failed_copy(result.parent)[0]) / RECORD_NAME
+        recorded = read_record(path)["status"] if path.exists() else "unfinished"
+        allowed = {"ok": {"failed"}, "unfinished": {"failed", "unfinished"}}.get(recorded, {recorded})
+        if stored["status"] not in allowed:
+            yield f"it is stored as {stored['status']}, but its record has the status {recorded}"
+        elif stored.get("energy") and joined(result.parent)[0].is_good:
             yield f"it is stored as {stored['status']}, but its record and traces give a good run"
         return
     run = Record.of(stored)
-    again, not_marked = _again(run, result.parent)
-    if again["status"] != "ok":
-        yield f"it is stored as ok, but {again['error']}"
+    again, traces = joined(result.parent)
+    if not again.is_good:
+        yield f"it is stored as ok, but {again.error}"
         return
-    for key in ("energy", "energy_effective"):
-        if busier := busier_elsewhere(Energy.of(again.get(key) or {})):
+    for key, energy in energies(again):
+        if busier := busier_elsewhere(energy):
             yield f"{key} is not that of the work: the trace has {busier.words}"
-    yield from not_marked
+    traces = traces or read_sums(result.parent, run)
+    yield from _not_marked(run, traces)
+    yield from _other_command(run, traces)
     for folder in copy_folders(result.parent, run) or [result.parent]:
         recorded = read_record(folder / RECORD_NAME)
         if run.fill:
@@ -61,38 +65,14 @@ def _problems(result: Path) -> Iterator[str]:
         yield from derived_otherwise(recorded, f"{folder.name}/{RECORD_NAME}: " if run.fill else f"{RECORD_NAME}: ")
     if stored.get("serving"):
         yield from request_problems(stored, result.parent)
-    yield from differences(stored, again, "")
-
-
-def _again(run: Record, folder: Path) -> tuple[Json, list[str]]:
-    """Return a run's result as its origin gives it, and what the traces show otherwise; these are read once."""
-    traces: list[TraceSums] = []
-
-    def read(folder: Path, record: Record) -> list[TraceSums]:
-        traces.extend(read_sums(folder, record))
-        return traces
-
-    again = collect(folder, read)
-    if again["status"] != "ok":
-        return again, []
-    if not traces:
-        read(folder, run)
-    return again, [*_not_marked(run, traces), *_other_command(run, traces)]
-
-
-def _wrong_status(stored: Json, path: Path) -> Iterator[str]:
-    """Yield a problem if the stored status does not follow from the run's record."""
-    recorded = read_record(path)["status"] if path.exists() else "unfinished"
-    allowed = {"ok": {"failed"}, "unfinished": {"failed", "unfinished"}}.get(recorded, {recorded})
-    if stored["status"] not in allowed:
-        yield f"it is stored as {stored['status']}, but its record has the status {recorded}"
+    yield from differences(stored, as_json(again), "")
 
 
 def _not_marked(record: Record, traces: Sequence[TraceSums]) -> Iterator[str]:
     """Yield the windows of the record, or of its copies, without marks or at another time in the sampler's traces."""
     for window in record.windows:
-        trace = of_node(window, traces, lambda sums: sums.meta)
-        begin_s, offset_s = window.start_epoch_s, trace and trace.meta.get("epoch_offset_s")
+        trace = of_node(window, [sums.meta for sums in traces])
+        begin_s, offset_s = window.start_epoch_s, trace is not None and traces[trace].meta.get("epoch_offset_s")
         if begin_s is not None and offset_s and abs(begin_s - window.start_s - offset_s) > CLOCK_S:
             apart_s = begin_s - window.start_s - offset_s
             yield f"its {window.kind} window begins {apart_s:.4g} s later by its wall clock than by that of the trace"

@@ -8,19 +8,20 @@ from itertools import combinations, pairwise
 from typing import Any
 
 from jpwr.channel import ChannelInfo
+from jpwr.errors import JpwrError
 from jpwr.process.device_ids import same_ids
 from jpwr.trace.trace import Series, Trace
+from record.checks.run import INNER
 from record.model import Channel
 
 # The energy of a run is that of the first scope that was measured, the narrowest.
 SCOPES = ("device", "module", "cpu", "node", "supply")
 PROCESSOR_SCOPES = ("cpu", "node", "supply", "module", "device")  # the order if processors trained
-IDENTIFIED = SCOPES[:2]  # scopes whose channels may have the ids of their devices
 # Two channels are one sensor if at least this number and share of their changes are equal in a trace's last digit.
 TWIN_CHANGES, TWIN_SHARE, READING_STEP = 10, 0.75, 2e-6
 
 
-class EnergyError(Exception):
+class EnergyError(JpwrError):
     """The traces do not give the energy of a run: one sentence with the reason."""
 
 
@@ -39,13 +40,13 @@ def choose(
         scopes.remove("cpu")
     without_id = ""
     if any(same_ids(text) for text in device_ids):
-        by_scope = [_of_devices(channels, scope, device_ids) for scope in IDENTIFIED]
+        by_scope = [_of_devices(channels, scope, device_ids) for scope in INNER]
         best = min(by_scope, key=lambda chosen: chosen.count(None))
         chosen = [info for info in best if info is not None]
         if len(chosen) == len(best):
             return Counter(chosen)
         without_id = f"device {device_ids[best.index(None)]} trained, but no power channel has its id"
-        if any(info.scope.value in IDENTIFIED and info.device_id for info in channels):
+        if any(info.scope.value in INNER and info.device_id for info in channels):
             raise EnergyError(without_id)
         scopes.remove("device")  # unknown which of them trained
     for scope in scopes:

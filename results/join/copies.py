@@ -8,9 +8,8 @@ from typing import Any
 
 from jpwr.process.device_ids import same_ids
 from record.derivation import derive
-from record.model import Copy, Device, Fill, Record, Window
+from record.model import OF_ALL_COPIES, Copy, Device, Fill, Record, Window
 from record.part import changed
-from record.parts import OF_ALL_COPIES
 from results.find.duplicates import copies as twins
 from results.find.records import RecordError
 from results.join.channels import EnergyError
@@ -63,7 +62,14 @@ def together(folder: Path, copies: Sequence[Record], planned: Record) -> Record:
     if any(_work_of(copy) != _work_of(copies[0]) for copy in copies):
         raise RecordError("the copies were started with different options: run the point again")
     try:
-        _check_each_counts_once(folder, copies)
+        # These are all copies of the run, each with a record of its own.
+        names = {copy_folder(folder, number + 1).name for number in range(len(copies))}
+        if others := sorted(path.name for path in folder.glob("copy_*") if path.is_dir() and path.name not in names):
+            planned_words = f"{len(copies)} copies were planned, and the run has {', '.join(others)}, too"
+            raise EnergyError(f"{planned_words}: count them all")
+        for copy, twin in twins(copies):
+            number, own = copies.index(copy) + 1, copies.index(twin) + 1
+            raise EnergyError(f"copy {number} has the record of copy {own}: it was counted twice")
         run = _sum_of(copies)
         for name in ("num_nodes", "num_devices"):
             wanted, has = planned.layout.number(name), run.layout.number(name)
@@ -77,18 +83,6 @@ def together(folder: Path, copies: Sequence[Record], planned: Record) -> Record:
 def _work_of(copy: Record) -> Any:
     options = {name: group for name, group in copy.config.items() if name != "run"}
     return copy.benchmark, copy.model, vars(copy.layout), options
-
-
-def _check_each_counts_once(folder: Path, copies: Sequence[Record]) -> None:
-    """Raise EnergyError unless these are all copies of a run, each with a record of its own."""
-    names = {copy_folder(folder, number + 1).name for number in range(len(copies))}
-    if others := sorted(path.name for path in folder.glob("copy_*") if path.is_dir() and path.name not in names):
-        raise EnergyError(
-            f"{len(copies)} copies were planned, and the run has {', '.join(others)}, too: count them all"
-        )
-    for copy, twin in twins(copies):
-        number, own = copies.index(copy) + 1, copies.index(twin) + 1
-        raise EnergyError(f"copy {number} has the record of copy {own}: it was counted twice")
 
 
 def _sum_of(copies: Sequence[Record]) -> Record:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from jpwr.energy.estimate import known
+from jpwr.energy.estimate import JOULES_PER_WH, known
 from jpwr.errors import JpwrError
+from jpwr.process.whole_file import replacing
 from record.arithmetic import power_over_time, ratio, sum_of_all
 from record.checks.windows import CHECKPOINT_WORDS
 from record.model import Channel, Energy, Numbers, Record
 from record.part import changed
-from record.parts import JOULES_PER_WH, of_node, windows_of
+from record.values import grouped
 from results.join.channels import EnergyError, sensor
 from results.join.nodes import NodeSums, TraceSums
 
+ENERGIES_NAME = "energy.csv"
 MOST_ELSEWHERE = 1.1  # power outside of the windows over that inside; on an H200, warm-up and later steps reach 1.005
 
 
@@ -26,12 +30,12 @@ def energy_of(record: Record, traces: Sequence[TraceSums], kind: str) -> Energy:
     window, or a device has no channel; raises the JpwrError of a trace that does not give its sums.
     """
     nodes, counted = list[NodeSums](), dict[tuple[str, str], str]()
-    for hostname, windows in windows_of(record, kind).items():
-        trace = of_node(windows[0], traces, lambda one: one.meta)
+    for hostname in record.windows_of(kind):
+        trace = next((one for one in traces if (hostname, kind) in one.nodes), None)
         if trace is None:
             raise EnergyError(f"node {hostname} has no power trace of the boot that it trained under")
         node = trace.nodes[hostname, kind]
-        if isinstance(node, Exception):
+        if isinstance(node, JpwrError):
             raise node
         nodes.append(node)
         for channel in node.channels:
@@ -47,9 +51,8 @@ def energy_of(record: Record, traces: Sequence[TraceSums], kind: str) -> Energy:
     for channel in channels:
         if not (channel.energy_wh and channel.energy_wh > 0):
             raise EnergyError(f"channel {channel.name} measured {channel.energy_wh:g}Wh, but every run uses energy")
-    duration_s = max(node.duration_s for node in nodes)
     energy = Energy(
-        energy_wh=_sum(channels, "energy_wh"),
+        energy_wh=math.fsum(channel.energy_wh or 0.0 for channel in channels),
         power_kind="measured",
         power_scope=nodes[0].scope,
         sampling_interval_s=traces[0].meta.get("interval_s"),
@@ -58,6 +61,7 @@ def energy_of(record: Record, traces: Sequence[TraceSums], kind: str) -> Energy:
         notes=[words for node in nodes for words in node.notes],
         sampled_by_scope=Numbers.of(_sampled_by_scope(nodes)),
     )
+    duration_s = record.longest_s(kind)
     more: dict[str, Any] = _busier_elsewhere(nodes, channels, duration_s)
     if len({len(node.parts_w) for node in nodes}) == 1:  # their windows begin together
         parts = zip(*(node.parts_w for node in nodes), strict=True)
@@ -76,7 +80,7 @@ def energy_per_checkpoint(record: Record, traces: Sequence[TraceSums]) -> tuple[
     for kind, word in CHECKPOINT_WORDS.items() if rounds else ():
         try:
             channels = energy_of(record, traces, kind).channels
-        except (EnergyError, JpwrError) as error:
+        except JpwrError as error:
             notes.append(f"the energy of a checkpoint's {word} is unknown: {error}")
             continue
         for name in ("", "uncertainty_"):
@@ -92,9 +96,8 @@ def _sampled_by_scope(nodes: Sequence[NodeSums]) -> dict[str, float | None]:
     """
     energies = {}
     for scope in sorted({scope for node in nodes for scope in node.by_scope_j}):
-        by_node = [node.by_scope_j.get(scope, []) for node in nodes]
-        joules = math.fsum(energy_j for energies_j in by_node for energy_j in energies_j)
-        energies[f"{scope}_wh"] = known(joules / JOULES_PER_WH) if all(by_node) else None
+        by_node = [node.by_scope_j[scope] for node in nodes if scope in node.by_scope_j]
+        energies[f"{scope}_wh"] = known(math.fsum(by_node) / JOULES_PER_WH) if len(by_node) == len(nodes) else None
     return energies
 
 
@@ -106,10 +109,24 @@ def _busier_elsewhere(nodes: Sequence[NodeSums], channels: Sequence[Channel], du
     if any(channel.estimated for channel in channels):
         return {}
     windows_w, elsewhere_w = (math.fsum(powers_w) for powers_w in zip(*(node.busy_w for node in nodes), strict=True))
-    half_width_w = _sum(channels, "uncertainty_wh") * JOULES_PER_WH / duration_s
+    half_width_wh = math.fsum(channel.uncertainty_wh or 0.0 for channel in channels)
+    half_width_w = half_width_wh * JOULES_PER_WH / duration_s
     is_busier = elsewhere_w > MOST_ELSEWHERE * windows_w + half_width_w
     return {"windows_w": windows_w, "elsewhere_w": elsewhere_w} if is_busier else {}
 
 
-def _sum(channels: Sequence[Channel], name: str) -> float:
-    return math.fsum(channel.number(name) or 0.0 for channel in channels)
+def write_energies(run: Record, folder: Path) -> None:
+    """Write the energy of the measured window, in Wh, as the original suite does: a row per node, a column per channel.
+
+    `rank` is that of the node's sampler, of which there is one per node.
+    """
+    if not run.energy:
+        return
+    names = list(dict.fromkeys(channel.name for channel in run.energy.channels))
+    with replacing(folder / ENERGIES_NAME) as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(["", "nodename", "rank", *names])
+        nodes = grouped(run.energy.channels, lambda channel: channel.hostname)
+        for rank, (hostname, channels) in enumerate(nodes.items()):
+            energies = {channel.name: channel.energy_wh for channel in channels}
+            rows.writerow([rank, hostname, rank, *(energies.get(name) for name in names)])

@@ -9,15 +9,16 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from jpwr.energy.estimate import JOULES_PER_WH
 from jpwr.process.device_ids import same_ids
 from jpwr.trace.writers import open_trace
 from record.arithmetic import ratio
+from record.checks.run import INNER
 from record.demand import hosts_of
 from record.model import Device, Energy, Record, Window
 from record.part import changed
-from record.parts import JOULES_PER_WH
 from record.values import count
-from results.join.channels import IDENTIFIED, EnergyError
+from results.join.channels import EnergyError
 from results.join.nodes import MIN_COVERED, header_of
 
 TOKENS = {"prefill": ("read", "input_tokens"), "decode": ("written", "measured_tokens")}  # by role
@@ -75,7 +76,7 @@ def _window_of(host: str, window: Window, header: open_trace, error_s: float | N
 
 def _devices_of(header: open_trace) -> dict[str, str]:
     """Return the name of each device by its id, of the narrowest scope with ids: one sensor's where several have it."""
-    for scope in IDENTIFIED:
+    for scope in INNER:
         known: dict[str, tuple[str, str]] = {}
         for info in header.channels:
             if info.scope.value == scope and info.mine and not known.keys() & (ids := same_ids(info.device_id)):

@@ -103,7 +103,7 @@ def with_meter(records: Sequence[Record], meter: Meter) -> tuple[list[Record], l
     for place in good:
         try:
             metered[place] = _metered(records[place], meter)
-        except (EnergyError, JpwrError) as error:
+        except JpwrError as error:
             notes.append(f"{meter.path} does not measure {_name(records[place])}: {error}")
     if good and len(notes) == len(good):
         times_s = [time_s for readings in meter.readings.values() for time_s, _ in readings]
@@ -167,8 +167,13 @@ def _trace(record: Record, windows: Sequence[Window], meter: Meter) -> Trace:
     hosts = {window.hostname for window in record.windows}
     if node == ONLY_NODE and len(hosts) > 1:
         raise EnergyError(f"the run had {len(hosts)} nodes, but the column '{NODE}' is missing")
-    command_s = _command_of(record, windows)
-    edges_s = [edge_s for window in windows for edge_s in (window.start_s, window.end_s)] + list(command_s)
+    # Start and end of the command on the node's clock, if its own sensors' trace had them.
+    before_s, run_s = (record.energy.number(name) if record.energy else None for name in ("before_s", "run_s"))
+    command_s: list[float] = []
+    if before_s is not None and run_s is not None:
+        start_s = min(window.start_s for window in windows) - before_s
+        command_s = [start_s, start_s + run_s]
+    edges_s = [edge_s for window in windows for edge_s in (window.start_s, window.end_s)] + command_s
     first_s, last_s = min(edges_s) + offset_s, max(edges_s) + offset_s
     every = meter.readings[node]
     begin, end = bisect_left(every, (first_s - MARGIN_S,)), bisect_right(every, (last_s + MARGIN_S, math.inf))
@@ -207,12 +212,3 @@ def _offset_s(windows: Sequence[Window]) -> float:
     if moved_s > CLOCK_S:
         raise EnergyError(f"the wall clock of node {windows[0].hostname} was set by {moved_s:.1f} s while it ran")
     return offsets_s[0]
-
-
-def _command_of(record: Record, windows: Sequence[Window]) -> Sequence[float]:
-    """Return start and end of the command on a node's clock, as its own sensors' trace has them; empty if unknown."""
-    before_s, run_s = (record.energy.number(name) if record.energy else None for name in ("before_s", "run_s"))
-    if before_s is None or run_s is None:
-        return ()
-    start_s = min(window.start_s for window in windows) - before_s
-    return start_s, start_s + run_s

@@ -19,9 +19,8 @@ from jpwr.errors import JpwrError
 from jpwr.trace.trace import Region, Trace
 from jpwr.trace.writers import open_trace, read_trace
 from record.checks.run import KINDS
-from record.model import Channel, Record, Window
+from record.model import Channel, Record, Window, total_s
 from record.part import changed
-from record.parts import of_node, total_s, windows_of
 from record.values import grouped, is_accelerated
 from results.find.in_parallel import for_each
 from results.join.channels import EnergyError, choose, of_one_method, twins
@@ -37,9 +36,8 @@ MIN_COVERED = 0.95  # of the window, between a channel's first and last reading
 class NodeSums(NamedTuple):
     """Sums over one node's windows of one kind."""
 
-    duration_s: float
     channels: list[Channel]  # the record's entries for the channels that count
-    by_scope_j: dict[str, list[float]]  # energies of all channels of one method, whether they count or not
+    by_scope_j: dict[str, float]  # energy of all channels of one method, whether they count or not
     notes: list[str]
     busy_w: tuple[float, float]  # mean powers: from the first window to the last, and the highest over any equal time
     parts_w: list[float]  # mean powers in equal parts of the windows
@@ -57,7 +55,7 @@ class TraceSums(NamedTuple):
     meta: dict[str, Any]
     channels: list[ChannelInfo]
     marks: list[Region]  # of windows
-    nodes: dict[tuple[str, str], NodeSums | Exception]  # by host name and kind of window; or why there are none
+    nodes: dict[tuple[str, str], NodeSums | JpwrError]  # by host name and kind of window; or why there are none
 
 
 def read_sums(folder: Path, record: Record) -> list[TraceSums]:
@@ -86,27 +84,36 @@ def header_of(path: Path) -> open_trace:
 def _nodes_of_traces(record: Record, metas: Sequence[Mapping[str, Any]]) -> list[list[tuple[str, str]]]:
     """Return the host names and kinds of windows that belong to each trace."""
     nodes: list[list[tuple[str, str]]] = [[] for _ in metas]
-    for kind in {window.kind for window in record.windows}:
-        for hostname, windows in windows_of(record, kind).items():
-            if (trace := of_node(windows[0], range(len(metas)), lambda number: metas[number])) is not None:
-                nodes[trace].append((hostname, kind))
+    for node, window in {(one.hostname, one.kind): one for one in reversed(record.windows)}.items():
+        if (trace := of_node(window, metas)) is not None:
+            nodes[trace].append(node)
     return nodes
+
+
+def of_node(window: Window, metas: Sequence[Mapping[str, Any]]) -> int | None:
+    """Return the place of the trace or profile of a window's node among the facts of several; None without one.
+
+    A node's name can differ in and outside of a container; its kernel's boot id cannot.
+    """
+    same_boot = [place for place, meta in enumerate(metas) if meta.get("boot_id") == window.boot_id]
+    same_name = [place for place in same_boot if metas[place].get("hostname") == window.hostname]
+    return next(iter(same_name or (same_boot if window.boot_id else [])), None)
 
 
 def _sums(record: Record, trace: Trace, nodes: Sequence[tuple[str, str]]) -> TraceSums:
     repeated = twins(trace) if nodes else set()
     curves = [curve for curve in trace.curves() if curve.info not in repeated] if nodes else []
-    sums: dict[tuple[str, str], NodeSums | Exception] = {}
+    sums: dict[tuple[str, str], NodeSums | JpwrError] = {}
     for hostname, kind in nodes:
         try:
             sums[hostname, kind] = _node_sums(record, hostname, kind, trace, curves)
-        except (EnergyError, JpwrError) as error:  # of this node and kind: energy_of() raises it
+        except JpwrError as error:  # of this node and kind: energy_of() raises it
             sums[hostname, kind] = error
     return TraceSums(trace.meta, trace.channels, [one for one in trace.regions() if WINDOW in one.name], sums)
 
 
 def _node_sums(record: Record, hostname: str, kind: str, trace: Trace, curves: Sequence[ChannelEnergy]) -> NodeSums:
-    windows = sorted(windows_of(record, kind)[hostname], key=lambda window: window.end_s)
+    windows = sorted(record.windows_of(kind)[hostname], key=lambda window: window.end_s)
     device_ids = [device.device_id or "" for device in record.devices if device.hostname == hostname]
     chosen = choose([curve.info for curve in curves], device_ids, is_accelerated(record))
     edges = [(window.start_s, window.end_s) for window in windows]
@@ -118,9 +125,8 @@ def _node_sums(record: Record, hostname: str, kind: str, trace: Trace, curves: S
     powers = [curve.power for curve in counted]
     command_s = trace.event_time_s("command_started"), trace.event_time_s("command_ended")
     # Steps repeat the same work, and not what precedes or follows them, such as checkpoints or a server's start.
-    of_steps = [one for steps in KINDS for one in windows_of(record, steps).get(hostname, [])]
+    of_steps = [one for steps in KINDS for one in record.windows_of(steps).get(hostname, [])]
     return NodeSums(
-        total_s(windows),
         [_channel(trace, windows, curve, estimates[curve.info]) for curve in counted],
         _by_scope_j(estimates, chosen),
         list(_notes(record, hostname, trace, chosen, device_ids)),
@@ -170,15 +176,14 @@ def _off_j(trace: Trace, windows: Sequence[Window], curve: ChannelEnergy) -> flo
     return off_j
 
 
-def _by_scope_j(
-    estimates: Mapping[ChannelInfo, EnergyEstimate], chosen: Mapping[ChannelInfo, int]
-) -> dict[str, list[float]]:
-    """Return the energies of the channels of each scope, those of one method where several read the same."""
+def _by_scope_j(estimates: Mapping[ChannelInfo, EnergyEstimate], chosen: Mapping[ChannelInfo, int]) -> dict[str, float]:
+    """Return the energy of the channels of each scope, those of one method where several read the same."""
     known_j = {info: one.energy_j for info, one in estimates.items() if not one.unknown}
-    energies = dict[str, list[float]]()
+    energies = dict[str, float]()
     for scope, infos in grouped(known_j, lambda info: info.scope.value).items():
         counted = [info for info in infos if info in chosen]
-        energies[scope] = [known_j[info] for info in dict.fromkeys(counted + of_one_method(infos, *counted[:1]))]
+        of_scope = dict.fromkeys(counted + of_one_method(infos, *counted[:1]))
+        energies[scope] = math.fsum(known_j[info] for info in of_scope)
     return energies
 
 

@@ -20,7 +20,7 @@ from jpwr.errors import JpwrError
 from record.checks.run import KINDS
 from record.model import FileReads, JobReads, Reads, ReadsOverTime, Record, WindowReads
 from record.part import changed
-from record.parts import of_node, windows_of
+from results.join.nodes import of_node
 
 PROFILES = "io/*/profile.json"
 TIMES_NAME = "record.regions.json"
@@ -58,7 +58,7 @@ def reads_of(record: Record, folder: Path) -> JobReads | None:
     if not profiles:
         return None
     ranks = _ranks(folder)
-    by_kind = {kind: _in_windows(record, kind, profiles, ranks) for kind in KINDS if windows_of(record, kind)}
+    by_kind = {kind: _in_windows(record, kind, profiles, ranks) for kind in KINDS if record.windows_of(kind)}
     files = by_file(*profiles)
     in_windows = {path for sums in by_kind.values() for path in sums.files}
     read = [by_kind[kind] for kind in reversed(KINDS) if kind in by_kind and by_kind[kind].files]
@@ -88,11 +88,11 @@ def _in_windows(record: Record, kind: str, profiles: Sequence[Profile], ranks: S
     """Return the reads of each node in its windows, by the regions that its ranks were in meanwhile."""
     files, waited_for, by_region = (defaultdict[str, float](float) for _ in range(3))
     reads = read_s = longest_s = 0.0
-    for hostname, windows in windows_of(record, kind).items():
-        profile = of_node(windows[0], profiles, lambda one: one.about)
+    for hostname, windows in record.windows_of(kind).items():
+        place = of_node(windows[0], [profile.about for profile in profiles])
         of_ranks = [rank[kind] for rank in ranks if rank["node"] == (hostname, windows[0].boot_id)]
         times, parts = sorted((window.start_s, window.end_s, kind) for window in windows), list[Stretch]()
-        for path, stretch in _stretches(profile) if profile else ():
+        for path, stretch in () if place is None else _stretches(profiles[place]):
             for _, begin_s, end_s, share in shares(times, stretch.begin_s, stretch.end_s):
                 size, busy_s = stretch.bytes * share, stretch.busy_s * share
                 parts.append(stretch._replace(begin_s=begin_s, end_s=end_s, busy_s=busy_s))

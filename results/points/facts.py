@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from record.parts import devices_of, sensor_channels
 from record.values import count, cpus_in, devices_text, once
 from results.files.workloads import batch_text, short_batch_text
 from results.find.records import Record
@@ -106,7 +105,7 @@ class RunFacts(NamedTuple):
 @once
 def facts_of(record: Record) -> RunFacts:
     """Return the facts of a run."""
-    origin, reported, channels = record.provenance, devices_of(record), sensor_channels(record)
+    origin, reported, channels = record.provenance, record.reported_devices, record.sensor_channels
     flops = {name: value for name, value in vars(record.metrics).items() if name.startswith(FLOPS) and value}
     options = dict(flat({name: group for name, group in record.config.items() if name not in NO_OPTIONS}))
     options.pop(SEED, None)

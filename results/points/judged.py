@@ -14,7 +14,6 @@ from record.findings import Finding, finding, from_data
 from record.kinds import NOT_RANKED
 from record.model import Record
 from record.part import as_json
-from record.parts import devices_of, sensor_channels
 from record.values import once
 from results.points.facts import flat
 
@@ -104,7 +103,7 @@ def _disturbed(record: Record) -> Iterator[Finding]:
     """Yield why a speed is not that of the device: other jobs on its node, or clocks that were held back."""
     if record.provenance.exclusive == "no":
         yield finding("shared")
-    for channel in sensor_channels(record):
+    for channel in record.sensor_channels:
         for reason, percent in (channel.clocks.throttled or {}).items():
             if percent > MOST_SLOWED_PERCENT and any(word in reason for word in SLOWED_BY):
                 yield finding("throttled", reason=reason, percent=percent)
@@ -116,6 +115,6 @@ def _reports(record: Record) -> list[tuple[str, dict[str, str]]]:
     used = {ident for device in record.devices for ident in same_ids(device.device_id or "")}
     if not used:  # processors
         return []
-    reports = [dict(flat(report)) for report in devices_of(record)]
+    reports = [dict(flat(report)) for report in record.reported_devices]
     own = [facts for facts in reports if used & set(same_ids(facts.get("uuid", "")))]
     return [(facts.get("name") or facts.get("uuid") or "a device", facts) for facts in own or reports]

@@ -7,16 +7,15 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from jpwr.intervals import BOUND
+from jpwr.intervals import BOUND, NORMAL_95
 from record.derivation import ENERGIES, limits_of_all
 from record.findings import Finding, finding
-from record.parts import sensor_channels
-from record.values import energy_source, grouped, sort_key, value_at
+from record.model import Energy
+from record.values import grouped, sort_key, value_at
 from results.find.records import Record
 from results.points.estimate import Estimate, Interval, Part, of_runs, trimmed_mean
 from results.points.facts import Point, as_key, differences, facts_of
 from results.points.judged import job_of, why_wrong
-from results.points.sensors import sampling_error, sensor_models
 
 # Criteria for steps that are not in steady state.
 FEWEST_STEPS = 12  # with fewer, a shift may be chance
@@ -62,7 +61,7 @@ class PointResults(NamedTuple):
     @property
     def limits(self) -> OperatingLimits:
         """Limits of the devices; no power limit if that varied."""
-        limits = limits_of_all(sensor_channels(self.any))
+        limits = limits_of_all(self.any.sensor_channels)
         return OperatingLimits(limits["power_limit_w"], limits["clock_limit_mhz"])
 
     @property
@@ -95,7 +94,7 @@ class PointResults(NamedTuple):
         """Return the value of each good run; empty unless all have it, an energy of one kind, a loss that counts."""
         if TO_LOSS in path and self.missed > self.may_miss:
             return []
-        if (energy := energy_of_path(path)) and len({energy_source(record, energy) for record in self.good}) > 1:
+        if len({energy and energy.power_source for energy in self._energies(path)}) > 1:
             return []
         values = [value_at(record, path) for record in self.good]
         return [float(value) for value in values] if all(isinstance(value, int | float) for value in values) else []
@@ -127,16 +126,20 @@ class PointResults(NamedTuple):
 
         The accuracy of a sensor is that of its model: all points with the model share it.
         """
-        energy = energy_of_path(path)
-        if not energy:
+        energies = list(filter(None, self._energies(path)))
+        if not energies:
             return []
-        parts = [Part(max(sampling_error(record, energy) for record in self.good))]
+        parts = [Part(max(map(_sampling_error, energies)))]
         if with_accuracy:
             sign = -1 if path.endswith(("_per_wh", "_per_j", "_per_kw")) else 1
-            energies = [values for record in self.good if (values := record.energy_of(energy))]
-            accuracy = max((values.accuracy or 0.0 for values in energies), default=0.0)
+            accuracy = max(energy.accuracy or 0.0 for energy in energies)
             parts.append(Part(sign * accuracy / BOUND, source=self.sensors(path)))
         return parts
+
+    def _energies(self, path: str) -> list[Energy | None]:
+        """Return the energy of each good run that a value comes from; empty for a value from none."""
+        key = path.partition(".")[0]
+        return [record.energy_of(key) for record in self.good] if key in ENERGIES else []
 
     def over(self, other: PointResults, path: str, with_accuracy: bool = True) -> Estimate | None:
         """Return the ratio of a value to another point's; None if either has none.
@@ -147,9 +150,17 @@ class PointResults(NamedTuple):
         return ours / theirs if ours and theirs else None
 
     def sensors(self, path: str) -> frozenset[tuple[str, str]]:
-        """Return the sensor models of the energy that a value comes from; empty for any other value."""
-        energy = energy_of_path(path)
-        return frozenset().union(*(sensor_models(one, energy) for one in self.good)) if energy else frozenset()
+        """Return the sensors, with their devices, of the energy that a value comes from; empty for any other value.
+
+        Runs with the same models of both share the error of the sensor.
+        """
+        return frozenset(
+            (source, name)
+            for record, energy in zip(self.good, self._energies(path), strict=False)
+            if energy
+            for source in {str(channel.source) for channel in energy.channels}
+            for name in {str(device.name) for device in record.devices}
+        )
 
     def own_interval(self, path: str) -> Interval:
         """Return what holds the intervals of a latency in each run; its end is infinite if one does not bound it."""
@@ -173,10 +184,15 @@ class PointResults(NamedTuple):
         return all(kept)
 
 
-def energy_of_path(path: str) -> str:
-    """Return the energy of a record that a value comes from; empty for a value from none."""
-    energy = path.partition(".")[0]
-    return energy if energy in ENERGIES else ""
+def _sampling_error(energy: Energy) -> float:
+    """Return the relative standard uncertainty by sampling and counter; 0 if the record states none.
+
+    Without its components, the uncertainty is a bound.
+    """
+    random_wh, systematic_wh = energy.random_wh, energy.systematic_wh
+    if random_wh is None or systematic_wh is None:
+        random_wh, systematic_wh = 0.0, energy.uncertainty_wh or 0.0
+    return math.hypot(random_wh / NORMAL_95, systematic_wh / BOUND) / energy.energy_wh if energy.energy_wh else 0.0
 
 
 def by_point(records: Sequence[Record]) -> list[PointResults]:

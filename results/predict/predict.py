@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from record.parts import JOULES_PER_WH
+from jpwr.energy.estimate import JOULES_PER_WH
 from record.values import THROUGHPUT, devices_text, grouped
 from results.find.records import Record, RecordError
 from results.points.estimate import Interval, students_t

@@ -13,9 +13,8 @@ from results.find.records import RecordError
 from results.predict.predict import groups_of
 from results.show.page.first_page import first_page
 from results.show.plots.style import styles_of_systems
-from results.tests.builder import CPU, GPU0, GPU1, make_record, result, verdicts, window
+from results.tests.builder import CPU, GPU0, GPU1, altered, make_record, result, window
 from results.tests.of_dicts import by_point, contradictions
-from results.verdicts.outcome import Outcome
 from results.verdicts.ranking import ranked_points
 
 UUIDS = [f"GPU-{number:08d}-0000-0000-0000-000000000000" for number in (1, 2)]
@@ -241,47 +240,33 @@ def test_a_device_that_the_sampler_alone_saw_idle_is_told(third, is_idle, copies
     assert (found["status"] == "failed") == is_idle
 
 
-def with_copy(found, number=1, **changes):
-    """The record with changes of one of its copies."""
-    per_copy = [dict(one) for one in found["fill"]["per_copy"]]
-    per_copy[number] |= changes
-    return found | {"fill": found["fill"] | {"per_copy": per_copy}}
-
-
-def with_device(found, **changes):
-    return found | {"devices": [found["devices"][0], found["devices"][1] | changes]}
-
-
-def on_node(found, *ids, devices=None):
-    """The record with the devices that the vendor's tool reports of its node."""
-    listed = [{"uuid": one} for one in ids] if devices is None else devices
-    return found | {"provenance": {"nodes": [{"hostname": "n1", "devices": listed}]}}
+def on_node(devices):
+    """Changes of a record with what the vendor's tool reports of its node."""
+    return lambda _: {"provenance.nodes": [{"hostname": "n1", "devices": devices}]}
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda found: found, ""),
-        (lambda found: on_node(found, *UUIDS), ""),
+        (lambda _: {}, ""),
+        (on_node([{"uuid": one} for one in UUIDS]), ""),
         (
-            lambda found: with_copy(found, windows=found["fill"]["per_copy"][0]["windows"]),
+            lambda found: {"fill.per_copy.1.windows": found["fill"]["per_copy"][0]["windows"]},
             "copies 1 and 2 have the same window from 10.000000 s to 20.000000 s",
         ),
-        (lambda found: with_device(found, device_id=UUIDS[0].upper()), "have the same device GPU-00000001-"),
+        (lambda _: {"devices.1.device_id": UUIDS[0].upper()}, "have the same device GPU-00000001-"),
+        (lambda _: {"fill.per_copy": []}, "fill.copies is 2, but 2 were started, and fill.per_copy lists 0"),
+        (lambda _: {"devices.1.hostname": "n2"}, "copy 2 has devices of node n2, but windows of node n1"),
+        (on_node({"gpu_data": [{"gpu": 0}] * 8}), "node n1 has 8 devices, but its copies"),
         (
-            lambda found: found | {"fill": found["fill"] | {"per_copy": []}},
-            "fill.copies is 2, but 2 were started, and fill.per_copy lists 0",
-        ),
-        (lambda found: with_device(found, hostname="n2"), "copy 2 has devices of node n2, but windows of node n1"),
-        (lambda found: on_node(found, devices={"gpu_data": [{"gpu": 0}] * 8}), "node n1 has 8 devices, but its copies"),
-        (
-            lambda found: found | {"devices": [*found["devices"], found["devices"][0] | {"hostname": "n2"}]},
+            lambda found: {"devices": [*found["devices"], found["devices"][0] | {"hostname": "n2"}]},
             "its copies are not spread evenly over the nodes: 2 devices of n1, 1 devices of n2",
         ),
     ],
 )
 def test_a_record_of_copies_shows_which_do_not_fill_the_machine(change, words, copies):
-    found = contradictions(change(collect(of_two_gpus(copies).path)))
+    record = collect(of_two_gpus(copies).path)
+    found = contradictions(altered(record, change(record)))
     assert any(words in one for one in found) if words else found == [], found
 
 
@@ -312,14 +297,3 @@ def test_filled_nodes_are_not_ranked_with_other_runs_nor_predicted_from():
     alone = by_point([filled(2)])
     place = first_page([("W", alone)], styles_of_systems(alone)).columns[0].group
     assert place == "W, at 2 devices, batch 16, 2 copies"
-
-
-@pytest.mark.parametrize(("limit_w", "passes"), [(450.0, True), (350.0, False)])
-def test_committed_power_is_a_requirement(limit_w, passes, tmp_path):
-    text = "workloads: {gpt: {benchmark: llm_training, filled: true}}\n"
-    text += f"must: [{{of: gpt, what: power, at_most: {limit_w}}}]"
-    runs = [filled(2, power_w=power_w) for power_w in (199.0, 200.0, 201.0)]
-    # An ordinary run is none of a filled machine, and so no way to keep to a power.
-    runs += [result(devices=1, power_w=900.0) for _ in range(3)]
-    [verdict] = verdicts(tmp_path, runs, text)
-    assert verdict.outcome is (Outcome.PASSED if passes else Outcome.FAILED), verdict

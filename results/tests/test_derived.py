@@ -6,7 +6,6 @@ from copy import deepcopy
 
 import pytest
 
-from caraml.cli import main
 from record.derivation import derive
 from record.model import Record
 from record.part import as_json
@@ -182,13 +181,6 @@ def test_a_number_stays_where_the_record_lacks_what_it_follows_from():
         assert edited(record, path, lambda _: 5.0) == 5.0
 
 
-def test_a_run_that_was_edited_is_in_the_table_with_its_own_numbers(tmp_path, capsys):
-    builder.store(tmp_path / "run", [changed("metrics.tokens_per_s", lambda _: 98765.0)])
-    assert main(["table", str(tmp_path / "run"), "--all", "--format", "csv"]) == 0
-    printed = capsys.readouterr().out
-    assert "98765" not in printed and "16384" in printed
-
-
 @pytest.mark.parametrize(
     "path",
     [
@@ -213,25 +205,16 @@ def test_a_peak_that_is_not_known_is_not_asked_for():
     assert contradictions(record) == []
 
 
-def with_effective():
-    """A run with an effective throughput over a window of 30 s."""
-    record = run()
-    record["windows"] += [record["windows"][0] | {"kind": "effective", "start_s": 70.0, "end_s": 100.0}]
-    record["metrics"] |= {"effective_tokens": 4096 * 30}
-    record["metrics"] |= {"effective_tokens_per_s": 4096.0, "effective_tokens_per_s_per_device": 2048.0}
-    return record
-
-
 def test_an_effective_throughput_has_work_time_and_windows_of_its_own():
-    record = with_effective()
-    assert contradictions(record) == []
-    assert derive(Record.of(record)).metrics.number("effective_tokens_per_s") == pytest.approx(4096)
+    record = run_with_all()
+    record["windows"][1]["end_s"] = 100.0
+    assert derive(Record.of(record)).metrics.number("effective_tokens_per_s") == pytest.approx(8 * 2048)
     record["metrics"] |= {"effective_tokens": None, "measured_steps": None}
     names = ("measured_steps", "effective_tokens")
     said = [f"the record has no metrics.{name}, from which its throughput is computed" for name in names]
     assert contradictions(record) == said
     for kind in ("measured", "effective"):
-        record = with_effective()
+        record = run_with_all()
         record["windows"] = [window for window in record["windows"] if window["kind"] != kind]
         said = f"the record has no {kind} windows, from which its throughput is computed"
         assert contradictions(record) == [said]
@@ -481,3 +464,16 @@ def test_regions_read_no_more_than_their_windows_but_for_rounding(more, is_wrong
 
 def test_a_run_that_failed_has_nothing_to_contradict():
     assert contradictions(run(status="failed") | {"metrics": {"tokens_per_s": -1.0}}) == []
+
+
+def test_a_device_is_the_one_of_its_sensor_and_uses_no_more_memory_than_it_has():
+    record = run(config={})
+    record["devices"][0] |= {"device_id": "GPU-1", "name": "H200", "peak_memory_bytes": 2 * 2**30}
+    [channel] = record["energy"]["channels"]
+    report = {"uuid": "GPU-1", "name": "A100", "memory.total": "1024 MiB"}
+    for source, reports in (("H100, by NVML", []), ("made up", [report]), ("H200, by NVML", [])):
+        channel["source"], record["provenance"]["nodes"] = source, [{"devices": reports}]
+        name = "A100" if reports else source.partition(",")[0]
+        said = [f"device GPU-1 is stored as 'H200', but its sensor reports {name!r}"] * (name != "H200")
+        said += ["device GPU-1 used 2 GiB of memory, but has 1 GiB"] * bool(reports)
+        assert contradictions(record) == said

@@ -24,22 +24,14 @@ START_S, END_S = builder.IDLE_S, builder.IDLE_S + builder.WINDOW_S
 
 def run(hostnames=("n1",), **options):
     record = builder.result(devices=4, **options)
-    record["provenance"]["created"] = "2026-02-02T02:00:00+00:00"  # before EPOCH_S
     [window] = record["windows"]
-    record["layout"]["num_nodes"] = len(hostnames)
     for index, device in enumerate(record["devices"]):
         device["hostname"] = hostnames[index % len(hostnames)]
-    record["windows"] = [
-        window
-        | {
-            "hostname": hostname,
-            "boot_id": f"boot of {hostname}",
-            "start_epoch_s": EPOCH_S + window["start_s"],
-            "end_epoch_s": EPOCH_S + window["end_s"],
-        }
-        for hostname in hostnames
-    ]
-    return record
+    window |= {f"{end}_epoch_s": EPOCH_S + window[f"{end}_s"] for end in ("start", "end")}
+    windows = [window | {"hostname": name, "boot_id": f"boot of {name}"} for name in hostnames]
+    created = "2026-02-02T02:00:00+00:00"  # before EPOCH_S
+    changes = {"windows": windows, "layout.num_nodes": len(hostnames), "provenance.created": created}
+    return builder.altered(record, changes)
 
 
 def write(folder, rows, header="timestamp,watts"):
@@ -71,7 +63,7 @@ STATED = {"meter_averaging_s": 10, "meter_refresh_s": 2, "meter_resolution_w": 1
 @pytest.mark.parametrize("is_stated", [True, False])
 def test_a_systems_block_states_the_facts_of_its_meter(tmp_path, monkeypatch, is_stated):
     if is_stated:
-        state_facts(monkeypatch)
+        monkeypatch.setattr("results.join.meter.system_of", lambda _: SimpleNamespace(**STATED))
     record = run()
     # The load begins 5 s before the window, and the meter shows means over 10 s in steps of 10 W.
     begin_s = START_S - 5
@@ -81,10 +73,6 @@ def test_a_systems_block_states_the_facts_of_its_meter(tmp_path, monkeypatch, is
     assert (abs(energy["energy_wh"] - 1000 / 60) <= energy["uncertainty_wh"]) or not is_stated
     assert energy["uncertainty_wh"] * 3600 >= (60 * 5 + 5 * 300 if is_stated else 0)
     assert ("meter_averaging_s" in " ".join(energy["notes"])) != is_stated
-
-
-def state_facts(monkeypatch):
-    monkeypatch.setattr("results.join.meter.system_of", lambda _: SimpleNamespace(**STATED))
 
 
 def test_the_interval_has_what_the_meters_clock_may_be_wrong_by(tmp_path):

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import csv
 import math
 from random import Random
 
@@ -8,7 +7,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from caraml.cli import main
 from record.model import Record
 from record.values import cpus_in, rounded
 from results.points.repeats import unsteady
@@ -40,18 +38,6 @@ def test_a_job_that_never_began_is_at_no_place():
     point = point_of({**builder.failed(), "layout": {}})
     assert (point.devices, point.global_batch, point.data, point.sample) == (0, 0, "", "")
     assert sort_key({**builder.failed(), "layout": {}})[-2:] == (0, 0)
-
-
-def test_a_table_of_points_for_machines_has_the_numbers_as_they_are(tmp_path, capsys):
-    builder.store(tmp_path, [builder.result(tokens_per_s=speed) for speed in (100.125, 103.0, 90.0)])
-    assert main(["table", str(tmp_path), "--repeats", "--format", "csv"]) == 0
-    header, row = csv.reader(capsys.readouterr().out.splitlines())
-    found = dict(zip(header, row, strict=True))
-    assert float(found["work_per_s"]) == 100.125
-    assert float(found["work_per_s_low"]) < 100.125 < float(found["work_per_s_high"])
-    assert len(set(header)) == len(header)
-    assert main(["table", str(tmp_path), "--repeats"]) == 0
-    assert " 100 " in capsys.readouterr().out
 
 
 def test_a_failed_run_that_may_be_of_several_points_is_of_none_of_them():
@@ -185,14 +171,6 @@ def test_an_energy_that_is_missing_is_not_ranked():
     assert (found[0], found[1].kind) == (None, "no_energy")
 
 
-def of_energy(**changes):
-    return builder.result(energy=builder.result()["energy"] | changes)
-
-
-def of_layout(**changes):
-    return builder.result(layout=builder.result()["layout"] | changes)
-
-
 @pytest.mark.parametrize(
     ("record", "rules"),
     [
@@ -203,9 +181,9 @@ def of_layout(**changes):
         (changed(largest_gap_s=7.5), {"gaps"}),
         (changed(missing=200), {"missing samples"}),
         (changed(num_devices=4), {"all devices"}),
-        (of_layout(num_devices=2), {"all devices"}),
-        (of_layout(num_nodes=2), {"all devices"}),
-        (of_energy(idle_power_w=None), {"idle power"}),
+        (altered(builder.result(), {"layout.num_devices": 2}), {"all devices"}),
+        (altered(builder.result(), {"layout.num_nodes": 2}), {"all devices"}),
+        (altered(builder.result(), {"energy.idle_power_w": None}), {"idle power"}),
     ],
 )
 def test_a_measurement_breaks_the_rules_beyond_their_limits(record, rules):
@@ -298,12 +276,7 @@ def test_deviations_of_a_point_are_listed():
 
 
 @pytest.mark.parametrize(
-    ("left_out", "kind"),
-    [
-        ("git_commit", "code"),
-        ("git_dirty", "code"),
-        ("exclusive", "exclusive_unknown"),
-    ],
+    ("left_out", "kind"), [("git_commit", "code"), ("git_dirty", "code"), ("exclusive", "exclusive_unknown")]
 )
 def test_what_is_not_known_of_a_run_is_said_as_what_is_broken(left_out, kind):
     origin = builder.result()["provenance"]

@@ -13,17 +13,17 @@ from caraml.cli import main
 from caraml.plan.job import Point, job, planned_result
 from caraml.plan.plan import plan
 from jpwr.channel import ChannelInfo, Scope
+from record.arithmetic import power_over_time
 from record.model import Record
 from record.part import as_json
 from results.collect import collect
 from results.files.systems import read_systems
 from results.find.records import RecordError, read_checked, write_record
 from results.tests import builder
-from results.tests.builder import GPU0, GPU1, JobFolder, on_gpus, on_nodes, window
+from results.tests.builder import GPU0, GPU1, PACKAGE, JobFolder, on_gpus, on_nodes, window
 from results.tests.of_dicts import contradictions
 from results.verdicts.power_level import power_level
 
-NODE = ChannelInfo("ipmi:node", Scope.NODE, "IPMI", period_s=1.0, held_s=1.0)
 SITE = {"accuracy_percent": 1.0, "losses": "upstream", "measured": ["network", "storage", "cooling"]}
 WHOLE = {"site": SITE, "run_wh": 100.0, "run_s": 90.0, "tenths": [100.0] * 10}
 
@@ -140,8 +140,6 @@ def test_percentiles_are_of_the_sum_over_nodes_at_the_same_time(tmp_path):
 
 def test_percentiles_are_of_time_whatever_the_samples():
     """A tenth of the window at 900 W, in which the sensor is read ten times as often."""
-    from record.arithmetic import power_over_time
-
     found = power_over_time([100.0] * 90 + [900.0] * 10, 50.0)
     assert (found["p75_power_w"], found["p99_power_w"], found["part_s"]) == (100.0, 900.0, 0.5)
     assert power_over_time([1.0] * 9, 5.0) == {}
@@ -162,34 +160,6 @@ def test_what_is_stored_of_a_run_must_agree(energy, words):
     record = builder.result()
     record["energy"] |= energy
     assert any(words in sentence for sentence in contradictions(record))
-
-
-def node_w(boards_w):
-    return 500.0 + 1.2 * boards_w
-
-
-def run_on(folder, hostname="n1", with_node=True, level_w=600.0, boot="boot-1"):
-    """A collected run on one node: idle to 40 s, ramp to 60 s, load to 180 s; its node follows 3 s later."""
-
-    def boards_w(time_s):
-        return 100.0 + (level_w - 100.0) * min(1.0, max(0.0, (time_s - 40) / 20))
-
-    base = builder.result("H200", 1, 8, 100.0)
-    base |= {"windows": [window(100.0, 160.0, hostname=hostname, boot_id=boot)]}
-    base["devices"] = on_gpus("GPU-0", hostname=hostname)
-    builder.write_plain(folder, base)
-    job = JobFolder(folder)
-    infos = [GPU0._replace(has_counter=False, limit_w=700.0), *([NODE] if with_node else [])]
-    job.trace(
-        infos,
-        lambda channel, time_s: node_w(boards_w(time_s - 3)) if channel else boards_w(time_s),
-        times_s=[0.25 * step for step in range(721)],
-        hostname=hostname,
-        boot_id=boot,
-        started_s=30.0,
-        interval_s=0.25,
-    )
-    return Record.of(collect(job.path))
 
 
 def test_boards_and_nodes_that_several_methods_read_count_once(tmp_path):
@@ -226,8 +196,8 @@ def test_a_record_has_what_the_block_of_its_system_stated_when_the_run_was_plann
     point = Point(plan("H200", "llm_training"), "", "800M", 1, 1, 1, 16, "", "", 1)
     write_record(planned_result(job(point)), tmp_path / "run" / "result.json")
     assert read_checked(tmp_path / "run" / "result.json").status == "unfinished"
-    record = run_on(tmp_path / "run")
-    assert as_json(record.energy.site) == {
+    JobFolder(tmp_path / "run").record().trace([PACKAGE], lambda *_: 100.0)
+    assert collect(tmp_path / "run")["energy"]["site"] == {
         "accuracy_percent": 1.0,
         "losses": "maker",
         "measured": ["network", "storage"],

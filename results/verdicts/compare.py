@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from record.values import THROUGHPUT, WORK, energy_source
+from record.values import THROUGHPUT, WORK
 from results.find.records import Record, RecordError
 from results.points.estimate import Estimate, product
 from results.points.facts import LONGEST, UNKNOWN, Point, facts_of, point_of, together
 from results.points.repeats import PointResults, by_point, unsteady
-from results.points.sensors import accuracy_text
-from results.verdicts.quality import ESTIMATE, grade, why_not_ranked
+from results.verdicts.quality import ESTIMATE, accuracy_text, grade, why_not_ranked
 from results.verdicts.ranking import why_left_out
 
 # Title and path of the values that are compared; for all of them more is better.
@@ -135,7 +134,7 @@ def _why_not(path: str, *sides: PointResults) -> str:
         return ""
     if any(grade(record) == ESTIMATE for side in sides for record in side.good):
         return "energies are not compared: one is an estimate"
-    kinds = [{energy_source(record) for record in side.good} for side in sides]
+    kinds = [{record.energy.power_source if record.energy else "" for record in side.good} for side in sides]
     if kinds[0] != kinds[1]:
         names = [" and ".join(sorted(side)) for side in kinds]
         return f"energies are not compared: {names[0]} against {names[1]}"

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from jpwr.median import median_interval
 from jpwr.process.device_ids import same_ids
 from record.part import is_number
-from record.parts import devices_of, sensor_channels
 from results.find.records import Record
 from results.join.clocks import REASONS
 from results.points.estimate import Interval
@@ -254,9 +253,9 @@ def _facts(record: Record) -> Iterator[tuple[Subject, dict[str, Any]]]:
     for device in record.devices:
         ids = set(same_ids(device.device_id or ""))
         own = dict(checked.get(device.rank, {}))
-        for one in devices_of(record):
+        for one in record.reported_devices:
             own |= one if ids & set(same_ids(str(one.get("uuid", "")))) else {}
-        for channel in sensor_channels(record):
+        for channel in record.sensor_channels:
             if ids & set(same_ids(channel.device_id or "")):
                 shares = channel.clocks.throttled or {}
                 own |= vars(channel.clocks) | {"power_limit_w": channel.limits.power_limit_w}

@@ -15,7 +15,7 @@ from record.checks.run import OUTER
 from record.findings import Finding, finding
 from record.model import Energy, Record
 from record.values import once
-from results.points.sensors import STATED
+from results.verdicts.quality import STATED
 
 LEVELS = (1, 2, 3)
 MIN_CORE_S, MAX_STEP_S = 60.0, 1.0
@@ -73,8 +73,10 @@ def _lacking(record: Record, energy: Energy, level: int) -> Iterator[str]:
     # Without a statement on the machine, the nodes of the run are the machine.
     measured = len({one.hostname for one in energy.channels})
     machine = max(int(site.number("machine_nodes") or 0), num_nodes)
-    if measured < machine and not _is_enough(measured, machine, energy.avg_power_w or 0.0, level):
-        yield f"a larger part of the machine: {measured} of {machine} nodes, {energy.avg_power_w or 0.0:.0f} W"
+    power_w = energy.avg_power_w or 0.0
+    is_enough = level < 3 and measured >= max(SHARE[level] * machine, LEAST_NODES) and power_w >= LEAST_W[level]
+    if measured < machine and not (is_enough or (level == 1 and power_w >= ENOUGH_W)):
+        yield f"a larger part of the machine: {measured} of {machine} nodes, {power_w:.0f} W"
     # Besides the nodes; a run on one node uses no network.
     covered = {*site.measured, *site.estimated} - {*(site.estimated if level == 3 else ())}
     needed = [one for one in SUBSYSTEMS[level] if one != "network" or num_nodes > 1]
@@ -103,12 +105,6 @@ def _readings(energy: Energy, level: int) -> Iterator[str]:
     # A reading that is lost leaves two steps, and readings are seldom on time.
     elif (gap_s := max(one.largest_gap_s or 0.0 for one in energy.channels)) > 2 * MAX_STEP_S:
         yield f"a reading each second: there is none for {gap_s:.1f} s"
-
-
-def _is_enough(measured: int, machine: int, power_w: float, level: int) -> bool:
-    """Return whether a part of a machine's nodes, with its power, stands for the machine."""
-    enough = level < 3 and measured >= max(SHARE[level] * machine, LEAST_NODES) and power_w >= LEAST_W[level]
-    return enough or (level == 1 and power_w >= ENOUGH_W)
 
 
 def _accuracy(energy: Energy, level: int) -> Iterator[str]:

@@ -12,19 +12,18 @@ from record.checks.energy import busier_elsewhere
 from record.checks.run import INNER
 from record.findings import Finding, finding
 from record.model import Channel, Provenance
-from record.parts import sensor_channels
 from record.values import is_accelerated, once, value_at
 from results.find.duplicates import Repeated
 from results.find.records import Record
 from results.points.judged import shown_by
 from results.points.repeats import PointResults, unsteady
-from results.points.sensors import STATED, accuracy_text, sampling_share
 
 # After the Green500 (EE HPC Working Group, level 1), for the length of the run.
 MIN_RATE_HZ = 0.9  # one per second, less some for random moments and a window's edges
 MIN_SAMPLES = 60
 MAX_GAP_S = 2.0
 MAX_MISSING = 0.01  # share of a channel's readings; our own rule
+STATED = ("data sheet", "documentation")  # sources of an accuracy that the vendor states
 ESTIMATE = "Q0"
 GRADES = {
     ESTIMATE: "estimate: modelled from load, no measurement",
@@ -69,6 +68,12 @@ def energy_kind(record: Record) -> str | None:
     return f"{letter}, ESTIMATED, {scope}" if letter == ESTIMATE else f"{letter}, {scope}"
 
 
+def accuracy_text(record: Record) -> str:
+    """Return the accuracy of the energy's sensor with its source, as text."""
+    energy = record.energy
+    return f"±{100 * energy.accuracy:.2g} % ({energy.accuracy_from})" if energy and energy.accuracy else "not stated"
+
+
 @once
 def energy_rules(record: Record) -> list[Rule]:
     """Return the result of each rule on an energy; empty for a record without it."""
@@ -95,18 +100,14 @@ def energy_rules(record: Record) -> list[Rule]:
         rules.append(_within("devices_alike", [max(used_wh) / min(used_wh)], most=MOST_UNLIKE))
     if busier := busier_elsewhere(energy):
         rules.append(Rule(False, busier))
-    share = sampling_share(record)
+    share = energy.sampling_share
     rules.append(_within("interval", [] if share is None else [share], most=MAX_UNCERTAINTY))
-    rules.append(_idle_power(energy.idle_power_w, energy.avg_power_w))
-    return rules
-
-
-def _idle_power(idle_w: float | None, power_w: float | None) -> Rule:
+    idle_w, power_w = energy.idle_power_w, energy.avg_power_w
     if idle_w is None:
-        return Rule(False, finding("idle_power"))
+        return [*rules, Rule(False, finding("idle_power"))]
     if power_w and idle_w > MAX_IDLE_SHARE * power_w:
-        return Rule(False, finding("idle_high", idle_w=idle_w, power_w=power_w))
-    return Rule(True, finding("idle_power", idle_w=idle_w))
+        return [*rules, Rule(False, finding("idle_high", idle_w=idle_w, power_w=power_w))]
+    return [*rules, Rule(True, finding("idle_power", idle_w=idle_w))]
 
 
 def why_not_ranked(results: PointResults) -> Finding | None:
@@ -225,7 +226,7 @@ def _throttled(record: Record) -> list[Finding]:
 
     Also reports an accelerator whose sensor does not record throttling, and the first device whose power limit varied.
     """
-    found, channels = [], sensor_channels(record)
+    found, channels = [], record.sensor_channels
     by_channel = [channel.clocks.throttled for channel in channels]
     if is_accelerated(record) and None in by_channel:
         found.append(finding("throttling_unknown"))

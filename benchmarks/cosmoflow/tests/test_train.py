@@ -29,7 +29,7 @@ def test_compute_and_effective_throughput_with_what_the_input_path_did(tmp_path,
     assert metrics["input_opens_per_s"] > 0
     assert metrics["input_bytes_per_s"] > 1000 * metrics["input_opens_per_s"]
     assert metrics["staged_bytes"] == sum(path.stat().st_size for path in volumes.glob("*.tfrecord"))
-    assert len(list((tmp_path / "disk").glob("*/*.tfrecord"))) == 8
+    assert len(list((tmp_path / "disk").glob("*/*/*.tfrecord"))) == 8
     # One warm-up step and two blocks of two are all steps on files whose time EPCC's figure takes.
     assert metrics["epcc_samples"] == 4 * (1 + 2 * 2)
     assert metrics["epcc_samples_per_s"] == pytest.approx(metrics["epcc_samples"] / metrics["epcc_s"])

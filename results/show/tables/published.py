@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from record.parts import JOULES_PER_WH
+from jpwr.energy.estimate import JOULES_PER_WH
 from record.values import PER_DEVICE, WORK, grouped
 from results.files.quantities import Quantity, quantities
 from results.find.records import RecordError
