@@ -31,7 +31,10 @@ def derive(record: Record, figures: Mapping[str, float] | None = None) -> Record
     record = with_known(record, {"layout": with_known(record.layout, _layout(record))})
     if not record.is_good:
         return record
-    record = with_known(record, {"fill": _fill(record), "node_check": _node_check(record)})
+    if (fill := record.fill) and (rates := [copy.rate for copy in fill.per_copy]):
+        spread_percent = 100 * (1 - min(rates) / max(rates))
+        record = changed(record, fill=with_known(fill, {"slowest": min(rates), "spread_percent": spread_percent}))
+    record = with_known(record, {"node_check": _node_check(record)})
     # The time of a throughput is that of its windows, on the node where they take longest.
     spans = {f"{kind}_s": time_s for kind in ENERGIES.values() if (time_s := record.longest_s(kind))}
     metrics = {**vars(record.metrics), **spans, **_of_copies(record), **(figures or {})}
@@ -55,14 +58,6 @@ def _layout(record: Record) -> dict[str, Any]:
         "grad_accum_steps": int(passes) if passes and passes == int(passes) else None,
         "work_per_sample": layout.sequence_length if record.work_unit == "tokens" else None,
     }
-
-
-def _fill(record: Record) -> Fill | None:
-    fill = record.fill
-    rates = [one.rate for one in fill.per_copy] if fill else []
-    if not fill or not rates:
-        return fill
-    return with_known(fill, {"slowest": min(rates), "spread_percent": 100 * (1 - min(rates) / max(rates))})
 
 
 def _of_copies(record: Record) -> dict[str, float | None]:

@@ -27,9 +27,7 @@ class Kind(NamedTuple):
 METER = "Measure at the node ('jpwr --methods ipmi' or 'cray') or in the supply line ('--meter FILE')"
 LEFT_OUT = Advice(0, "Records are left out.", "Ask for these results again, or repeat the runs", False)
 TIE = Advice(2, "The first place is a tie.", "Repeat the best points, with more runs of each")
-_BOUGHT = "Measure on as many devices as would be bought"
-SIZE = Advice(1, "The size that would be bought was not measured.", _BOUGHT)
-SIZE_OF_OTHERS = Advice(3, "Of systems that are not first, the size that would be bought was not measured.", _BOUGHT)
+SIZE = Advice(1, "The size that would be bought was not measured.", "Measure on as many devices as would be bought")
 PLACES = Advice(4, "Energy is measured at different places.", f"{METER} on all systems")
 NEIGHBOURS = Advice(6, "Points differ from what their neighbours predict.", "Repeat these points")
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from caraml.cli.options import (
     JSON,
@@ -32,9 +33,9 @@ from record.values import count, epoch_s
 from results.exchange.archive import unpacked
 from results.find.records import RecordError
 from results.history import changes_of, series_of
-from results.load import below, good_checks
+from results.load import Loaded, below, good_checks
 from results.points.repeats import by_point
-from results.show.tables.accept import tender_text, verdicts_json
+from results.show.tables.accept import decision_text, verdicts_json
 from results.show.tables.cells import rendered
 from results.show.tables.comparison import comparison_data, comparison_text
 from results.show.tables.nodes import node_data, node_sentences, node_table
@@ -43,7 +44,7 @@ from results.verdicts import compare as comparing
 from results.verdicts.nodes import NODE_CHECK, THRESHOLD_PERCENT, differences, judge, medians, outcomes
 from results.verdicts.outcome import Outcome, exit_code
 from results.verdicts.requirements import Requirements, read_requirements
-from results.verdicts.tender.award import Tender
+from results.verdicts.tender.decision import Decision
 from results.verdicts.tender.offers import names_of_offers
 from results.verdicts.tender.pledge import Pledge, read_pledge
 
@@ -103,11 +104,7 @@ def report(options: argparse.Namespace) -> int:
 
     check_page(options.out)
     costs = read_prices(options.prices) if options.prices else None
-    requirements = read_requirements(options.requirements) if options.requirements else None
-    pledge = _pledge_of(options, requirements)
-    offers = names_of_offers(options.offer, options.folders)
-    found = loaded(options.folders, options.node_check, meters=options.meter, offers=offers, costs=costs)
-    _say_offers(found.tags)
+    requirements, pledge, found = _offered(options, checks=options.node_check, costs=costs)
     for system, tag in found.tags.items():
         if costs and tag in costs.systems:
             costs = replace(costs, systems={**costs.systems, system: costs.systems.get(system, costs.systems[tag])})
@@ -118,20 +115,17 @@ def report(options: argparse.Namespace) -> int:
 
 def accept(options: argparse.Namespace) -> int:
     """Judge results by requirements and a pledge; exits with 1 if one is not met, with 3 if one cannot be decided."""
-    requirements = read_requirements(options.requirements)
-    pledge = _pledge_of(options, requirements)
-    offers = names_of_offers(options.offer, options.folders)
-    found = loaded(options.folders, conditions=options.filter, meters=options.meter, offers=offers)
-    _say_offers(found.tags)
+    requirements, pledge, found = _offered(options, conditions=options.filter)
+    assert requirements
     records, skipped = found.records, found.skipped
     if options.filter:  # skipped folders of other systems do not matter
         systems = {record.system for record in records}
         skipped = [file for file in skipped if any(map(file.may_be_of, systems))]
-    tender = Tender(by_point(records), requirements, pledge, skipped)
-    if not tender.outcomes:
+    decision = Decision(by_point(records), requirements, skipped=skipped, pledge=pledge)
+    if not decision.outcomes:
         raise RecordError("the requirements have no list 'must': add one")
-    code = exit_code(tender.outcomes)
-    print(verdicts_json(tender, code, skipped) if options.json else tender_text(tender))
+    code = exit_code(decision.outcomes)
+    print(verdicts_json(decision, code, skipped) if options.json else decision_text(decision))
     return code
 
 
@@ -161,22 +155,24 @@ def compare(options: argparse.Namespace) -> int:
     return int(bool(without_lines))
 
 
-def _pledge_of(options: argparse.Namespace, requirements: Requirements | None) -> Pledge | None:
-    """Read the pledge, None without one; raises RecordError for an option that would be ignored."""
+def _offered(options: argparse.Namespace, **settings: Any) -> tuple[Requirements | None, Pledge | None, Loaded]:
+    """Read requirements, pledge and results, and print the names of systems that are in several offers.
+
+    Raises RecordError for an option that would be ignored.
+    """
     if options.signers and not options.pledge:
         raise RecordError("--signers are those of a pledge: give --pledge FILE")
-    if options.pledge and requirements is None:
+    if options.pledge and not options.requirements:
         raise RecordError("--pledge needs --requirements FILE, which names the workloads")
-    if requirements is None or not options.pledge:
-        return None
-    return read_pledge(options.pledge, requirements.workloads, options.signers)
-
-
-def _say_offers(tags: Mapping[str, str]) -> None:
-    """Print the names of systems that are in several offers."""
-    for tag in dict.fromkeys(tags.values()):
-        names = " and ".join(f"'{name}'" for name in tags if tags[name] == tag)
+    requirements, pledge = read_requirements(options.requirements) if options.requirements else None, None
+    if requirements and options.pledge:
+        pledge = read_pledge(options.pledge, requirements.workloads, options.signers)
+    offers = names_of_offers(options.offer, options.folders)
+    found = loaded(options.folders, meters=options.meter, offers=offers, **settings)
+    for tag in dict.fromkeys(found.tags.values()):
+        names = " and ".join(f"'{name}'" for name in found.tags if found.tags[name] == tag)
         say(f"{tag} is in several offers, listed as {names}: --offer NAME=FOLDER joins or renames them")
+    return requirements, pledge, found
 
 
 def check_nodes(options: argparse.Namespace) -> int:

@@ -21,22 +21,14 @@ SENSOR_TOLERANCE = 0.1  # relative difference of two sensors of the same energy
 CLOCK_TOLERANCE = 1.02  # times a clock limit, which drivers round to a step and may exceed for short times
 MOST_AROUND = 50.0  # highest ratio of a node's energy to that of its devices, where these are small
 MOST_W = 10e3  # power of one device: several times that of any
-# Keys of the readings that a channel's energy is computed from, by its method.
-SOURCES = {
-    "integral": ("integral_wh",),
-    "counter": ("counter_wh",),
-    "counter+integral": ("counter_wh", "integral_wh"),
-}
+METHODS = ("integral", "counter", "counter+integral")  # readings that a channel's energy is computed from
 
 
-def _channels_count_once(run: Record) -> Sentences:
+def _channels_count_once_and_have_measured(run: Record) -> Sentences:
     names = Counter((key, one.hostname, one.name) for key, _, one in channels(run))
     for (key, hostname, name), times in names.items():
         if times > 1:
             yield f"channel {name} of node {hostname} occurs {times} times in {key}"
-
-
-def _channels_have_measured(run: Record) -> Sentences:
     for key, _, channel in channels(run):
         energy_wh, method = channel.energy_wh, channel.method
         name = f"{key}.channels: {channel.name}"
@@ -44,10 +36,10 @@ def _channels_have_measured(run: Record) -> Sentences:
         is_measured = not channel.estimated and channel.scope != "dram"
         if is_measured and is_number(energy_wh) and energy_wh <= 0:
             yield f"the energy of channel {channel.name} must be greater than 0, got {energy_wh:g} Wh"
-        sources = SOURCES.get(method or "")
-        read_wh = [channel.number(source) for source in sources or ()]
-        if sources is None:
-            yield f"{name}, method must be one of {', '.join(SOURCES)}, got {method!r}"
+        sources = [f"{source}_wh" for source in (method or "").split("+")]
+        read_wh = [channel.number(source) for source in sources]
+        if method not in METHODS:
+            yield f"{name}, method must be one of {', '.join(METHODS)}, got {method!r}"
         elif not all(map(is_number, read_wh)):
             yield f"{name}, the record has no {' and '.join(sources)}, from which its energy is computed"
         elif exceeds(energy_wh, total(read_wh)):
@@ -78,10 +70,7 @@ def scope_conflict(energy: Energy) -> str:
     than MOST_AROUND times as much.
     """
     sampled, scope = energy.sampled_by_scope, energy.power_scope
-    energy_wh, uncertainty_wh = energy.energy_wh, energy.uncertainty_wh
-    if not is_number(energy_wh):
-        return ""
-    half_width_wh = uncertainty_wh if is_number(uncertainty_wh) else 0.0
+    energy_wh, half_width_wh = energy.energy_wh, energy.uncertainty_wh or 0.0
     words = f"{energy_wh:.4g} Wh at the {scope}"
     for around in OUTER if scope in INNER else ():
         around_wh = sampled.number(f"{around}_wh")
@@ -199,8 +188,7 @@ def _limits_agree(run: Record) -> Sentences:
 
 
 RULES = (
-    _channels_count_once,
-    _channels_have_measured,
+    _channels_count_once_and_have_measured,
     _parts_use_no_more_than_the_whole,
     _power_is_below_the_boards_limit,
     _devices_are_those_of_their_sensors,

@@ -92,7 +92,9 @@ def _in_windows(record: Record, kind: str, profiles: Sequence[Profile], ranks: S
         place = of_node(windows[0], [profile.about for profile in profiles])
         of_ranks = [rank[kind] for rank in ranks if rank["node"] == (hostname, windows[0].boot_id)]
         times, parts = sorted((window.start_s, window.end_s, kind) for window in windows), list[Stretch]()
-        for path, stretch in () if place is None else _stretches(profiles[place]):
+        processes = () if place is None else profiles[place].processes
+        of_files = ((process.files[one.file].path, one) for process in processes for one in process.stretches)
+        for path, stretch in of_files:
             for _, begin_s, end_s, share in shares(times, stretch.begin_s, stretch.end_s):
                 size, busy_s = stretch.bytes * share, stretch.busy_s * share
                 parts.append(stretch._replace(begin_s=begin_s, end_s=end_s, busy_s=busy_s))
@@ -113,12 +115,6 @@ def _in_windows(record: Record, kind: str, profiles: Sequence[Profile], ranks: S
         by_region={name: round(size) for name, size in sorted(by_region.items())},
     )
     return InWindows(in_windows, files, waited_for)
-
-
-def _stretches(profile: Profile) -> Iterator[tuple[str, Stretch]]:
-    """Yield each stretch of reads with the path of its file."""
-    for process in profile.processes:
-        yield from ((process.files[stretch.file].path, stretch) for stretch in process.stretches)
 
 
 def _ranks(folder: Path) -> list[dict[str, Any]]:

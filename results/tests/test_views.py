@@ -25,8 +25,7 @@ from results.find.marks import MARKS
 from results.load import load
 from results.points.learning import as_csv, reference_of
 from results.points.repeats import by_point
-from results.show.page.decision import decide
-from results.show.words import of_workload
+from results.show.words import first_of, of_workload
 from results.tests import builder
 from results.tests.builder import write_served
 from results.tests.test_stored import Text
@@ -35,6 +34,7 @@ from results.verdicts.cost import cheapest, read_prices, tied_with_cheapest
 from results.verdicts.outcome import Outcome
 from results.verdicts.ranking import ranked_points
 from results.verdicts.requirements import read_requirements
+from results.verdicts.tender.decision import Decision
 
 SLOW, FAST = "A100", "H200"
 NEEDS = """
@@ -134,8 +134,8 @@ def views(folder, folders):
     with suppress(RecordError):  # refused as a whole
         found, costs = load(folders), read_prices(folder / "prices.yaml")
         points = by_point(found.records)
-        decision = decide(points, read_requirements(needs), costs, found.skipped)
-        text = [*of_workload(points), decision.sentence]
+        decision = Decision(points, read_requirements(needs), costs, found.skipped)
+        text = [*of_workload(points), first_of(decision)]
         best = decision.ranked
         first["score"] = {best.scores[0].system} if best.lead and not best.tied else set()
         ordered = [tied_with_cheapest(one) for one in cheapest(points, costs).values() if len(one) > 1]

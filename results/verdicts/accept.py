@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from record.findings import Finding, finding, joined
-from results.find.records import Record, RecordError, Skipped
-from results.points.estimate import Interval
+from results.find.records import Record, Skipped
 from results.points.repeats import PointResults
 from results.verdicts.measures import Answer, answer, at, check_alike
 from results.verdicts.outcome import Outcome, judge
@@ -18,7 +17,7 @@ USUAL_PRECISIONS = ("", "fp32", "tf32", "bf16", "fp16")
 
 
 class Verdict(NamedTuple):
-    """One requirement on one system."""
+    """One requirement, pledged figure or score of one system."""
 
     item: Item
     system: str
@@ -27,19 +26,9 @@ class Verdict(NamedTuple):
     reasons: tuple[Finding, ...] = ()  # why it is not passed
 
     @property
-    def interval(self) -> Interval | None:
-        """Interval of the number; None if there is none."""
-        return self.answer.interval
-
-    @property
     def reason(self) -> str:
         """The reasons as text."""
         return joined(self.reasons)
-
-    @property
-    def words(self) -> str:
-        """The outcome as text, such as passed, or kept for a pledge."""
-        return self.item.WORDS.get(self.outcome.value, self.outcome.value)
 
 
 def accept(
@@ -47,10 +36,8 @@ def accept(
 ) -> list[Verdict]:
     """Return the verdict on every requirement for every system of the results and of the skipped files.
 
-    No requirement passes for a system if a skipped file may be a run of it. Raises RecordError without requirements.
+    No requirement passes for a system if a skipped file may be a run of it.
     """
-    if not requirements.must:
-        raise RecordError("the requirements have no list 'must': add one")
     check_alike(results, requirements.workloads)
     systems = dict.fromkeys(
         [*(one.system for one in results), *(system for one in skipped for system in one.systems or ())]
@@ -77,19 +64,24 @@ def verdict_on(
     answered = answer(mine, item, machine) if mine else Answer(why_not=wanted.why_none(results))
     if answered.why_not and not any(one.good for one in at(mine, item)):
         answered = _without_broken(answered, at(results, item), wanted)
-    verdict = _judged(item, system, answered)
+    verdict = judged(item, system, answered)
     precision = answered.best.precision if answered.best else ""
     is_named = wanted.precision or wanted.fixed.get("precision") or precision in USUAL_PRECISIONS
     if verdict.outcome is Outcome.PASSED and not is_named:
         usual = [point for point in mine if point.precision in USUAL_PRECISIONS]
-        in_usual = _judged(item, system, answer(usual, item, machine))
+        in_usual = judged(item, system, answer(usual, item, machine))
         why = finding("repeats_needed", why=f"in {precision}, and the requirements name no precision")
         undecided = verdict._replace(outcome=Outcome.UNDECIDED, reasons=(why,))
         verdict = in_usual if in_usual.outcome is Outcome.PASSED else undecided
     # A mark that the buyer fixed is that of each run that counts.
     doubts = tuple(doubt for doubt in verdict.answer.doubts if dict(doubt.values).get("option") not in wanted.fixed)
     verdict = verdict._replace(answer=verdict.answer._replace(doubts=doubts))
-    missing = missing_runs(skipped, system)
+    return unless_missing(verdict, skipped)
+
+
+def unless_missing(verdict: Verdict, skipped: Sequence[Skipped]) -> Verdict:
+    """Return the verdict, which is undecided unless it failed, if a skipped file may be a run of its system."""
+    missing = missing_runs(skipped, verdict.system)
     if not missing or verdict.outcome is Outcome.FAILED:
         return verdict
     return verdict._replace(outcome=Outcome.UNDECIDED, reasons=(*verdict.reasons, missing))
@@ -98,11 +90,11 @@ def verdict_on(
 def _without_broken(answered: Answer, at_place: Sequence[PointResults], wanted: Selection) -> Answer:
     """Return an answer whose reason names the runs that do not count; it is a failure if each changed a fixed fact."""
     runs = [record for one in at_place if wanted.has(one) for record in (*one.good, *one.bad)]
-    broken = [one for one in map(wanted.fixed.broken, runs) if any(one)]
+    broken = list(filter(None, map(wanted.fixed.broken, runs)))
     if not broken:
         return answered
-    reasons = tuple(finding("no_run", why=words) for words in dict.fromkeys(map(str, broken)))
-    is_failure = answered.is_failure or all(one.changed for one in broken)
+    reasons = tuple(finding("no_run", why=words) for words in dict.fromkeys(map("; ".join, broken)))
+    is_failure = answered.is_failure or all(any(facts.values()) for facts in broken)
     return answered._replace(why_not=finding("runs_left_out", reasons=reasons), is_failure=is_failure)
 
 
@@ -112,7 +104,7 @@ def left_out(results: Sequence[PointResults], requirements: Requirements) -> dic
     for name, wanted in requirements.workloads.items():
         for one in filter(wanted.has, results):
             for record in (*one.good, *one.bad):
-                if words := str(wanted.fixed.broken(record)):
+                if words := "; ".join(wanted.fixed.broken(record)):
                     where = record.file.path or one.point.place
                     found[record] = f"{one.system}, {where}: does not count for {name}: {words}"
                 else:
@@ -126,22 +118,21 @@ def missing_runs(skipped: Sequence[Skipped], system: str) -> Finding | None:
     return finding("runs_missing", reasons=missing) if missing else None
 
 
-def _judged(item: Item, system: str, result: Answer) -> Verdict:
+def judged(item: Item, system: str, result: Answer) -> Verdict:
     """Return the verdict on one requirement, given the answer to it."""
-    reason = None
+    reason, interval = None, result.interval
     if result.why_not:
         outcome, reason = Outcome.FAILED if result.is_failure else Outcome.UNDECIDED, result.why_not
-    elif result.estimate is None:
-        outcome = Outcome.PASSED if item.keeps(result.exact) else Outcome.FAILED
-    elif result.interval is None:
+    elif result.is_exact:
+        outcome = Outcome.PASSED if item.keeps(result.value) else Outcome.FAILED
+    elif interval is None:
         outcome, reason = Outcome.UNDECIDED, finding("one_run")
-    elif (outcome := judge(item.keeps, result.interval)) is Outcome.UNDECIDED:
-        ends = result.interval._asdict()
-        narrower = result.by_sampling.interval_of_best(result.points) if result.by_sampling else None
-        if math.isinf(result.interval.high):
+    elif (outcome := judge(item.keeps, interval)) is Outcome.UNDECIDED:
+        ends = interval._asdict()
+        if math.isinf(interval.high):
             requests = min(result.best.values("metrics.measured_requests"), default=0.0) if result.best else 0.0
             reason = finding("p99_unbounded", requests=round(requests))
-        elif narrower and judge(item.keeps, narrower) is Outcome.PASSED:
+        elif result.by_sampling and judge(item.keeps, result.by_sampling) is Outcome.PASSED:
             reason = finding("not_without_accuracy", **ends)
         else:
             of = f" for the best of {result.points} points" if result.points > 1 else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from record.values import THROUGHPUT, WORK
+from record.values import THROUGHPUT, WORK, grouped
 from results.find.records import Record, RecordError
 from results.points.estimate import Estimate, product
 from results.points.facts import LONGEST, UNKNOWN, Point, facts_of, point_of, together
@@ -109,12 +109,11 @@ def _sides(base: Sequence[Record], other: Sequence[Record]) -> list[Side]:
 
 def _by_place(side: Sequence[PointResults], is_one: bool) -> Side:
     """Return the good runs of each point; of several sets of options, those with the fastest."""
-    places: Side = {}
-    for results in side:
-        known = places.setdefault(("" if is_one else results.system, results.point), {})
-        if results.precision not in known or _speed(results) > _speed(known[results.precision]):
-            known[results.precision] = results
-    return places
+    places = grouped(side, lambda results: ("" if is_one else results.system, results.point))
+    return {
+        place: {name: max(alike, key=_speed) for name, alike in grouped(several, lambda one: one.precision).items()}
+        for place, several in places.items()
+    }
 
 
 def _speed(results: PointResults) -> float:

@@ -16,7 +16,7 @@ from jpwr.intervals import BOUND
 from record.arithmetic import ratio, sum_of_all
 from record.checks.run import OUTER
 from record.part import changed
-from record.values import THROUGHPUT, WORK, value_at
+from record.values import THROUGHPUT, WORK
 from results.files.systems import SOURCE, system_of
 from results.files.typed_files import WORDS, Above0, Allowed, From1, NotNegative, read_file
 from results.files.workloads import Amount, workloads
@@ -170,8 +170,8 @@ def uncovered_w(one: PointResults, costs: Costs) -> Overhead:
 
     It is measured where a node's sensor was read next to its boards', else as stated.
     """
-    price = costs.systems.get(one.system)
-    if price is None or set(_scopes(one.any)) & set(OUTER):
+    price, energy = costs.systems.get(one.system), one.any.energy
+    if price is None or (energy and set(energy.power_scope.split("+")) & set(OUTER)):
         return Overhead()
     measured = [_rest_of_node(record) for record in one.good]
     known = [rest for rest in measured if rest]
@@ -181,16 +181,12 @@ def uncovered_w(one: PointResults, costs: Costs) -> Overhead:
     return Overhead(*map(statistics.median, zip(*known, strict=True)))
 
 
-def _scopes(record: Record) -> list[str]:
-    return str(value_at(record, "energy.power_scope") or "").split("+")
-
-
 def _rest_of_node(record: Record) -> Overhead | None:
     """Return the power of a run's nodes by their own sensor, without what its energy includes, for each device."""
     energy = record.energy
     if not energy or energy.power_kind != "measured" or not energy.window_s:
         return None
-    inside = [energy.sampled_by_scope.number(f"{scope}_wh") for scope in _scopes(record)]
+    inside = [energy.sampled_by_scope.number(f"{scope}_wh") for scope in energy.power_scope.split("+")]
     node_wh, inside_wh = energy.sampled_by_scope.number("node_wh"), sum_of_all(inside)
     if node_wh is None or inside_wh is None or node_wh <= inside_wh:
         return None
@@ -206,16 +202,7 @@ def costed_work(one: PointResults) -> Amount:
     return (known.costed if known else None) or Amount(0.0, "")
 
 
-class Kind(NamedTuple):
-    """Precision and kind of energy that costs must share to be ranked together."""
-
-    precision: str
-    energy: str
-
-    def __str__(self) -> str:
-        return f"{self.precision} ({self.energy})"
-
-
+Kind = tuple[str, str]  # precision and kind of energy, which costs must share to be ranked together
 Cheapest = Mapping[str, tuple[PointResults, Cost]]  # by system, at its cheapest point
 
 
@@ -223,8 +210,9 @@ def cheapest(results: Sequence[PointResults], costs: Costs) -> dict[Kind, Cheape
     """Return the cheapest point of each system with a cost, for each precision and kind of energy."""
     by_kind: dict[Kind, dict[str, tuple[PointResults, Cost]]] = {}
     for one in results:
-        if at := cost_of(one, costs):
-            systems = by_kind.setdefault(Kind(one.precision, energy_kind(one.any) or ""), {})
+        at = cost_of(one, costs)
+        if isinstance(at, Cost):
+            systems = by_kind.setdefault((one.precision, energy_kind(one.any) or ""), {})
             if one.system not in systems or at.total < systems[one.system][1].total:
                 systems[one.system] = (one, at)
     return dict(by_kind)
@@ -242,36 +230,28 @@ def tied_with_cheapest(best: Cheapest) -> list[str]:
     return tied
 
 
-def why_not_costed(one: PointResults, costs: Costs) -> str:
-    """Return the reason why a point has no cost; empty if it has one."""
-    if one.system not in costs.systems:
+def cost_of(one: PointResults, costs: Costs) -> Cost | str:
+    """Return the cost at one point of its workload's amount of work, or why it has none."""
+    price = costs.systems.get(one.system)
+    if price is None:
         return costs.no_price(one.system)
     if not one.good:
         return "no good run"
-    price = costs.systems[one.system]
     if not one.limits.are(price.power_limit_w, price.clock_limit_mhz):
         return "not at the operating point that the prices file names"
     if why := why_left_out(one):
         return f"no cost: {why}"
-    if not costed_work(one).amount:
+    amount, speed, work = costed_work(one).amount, one.value(THROUGHPUT), one.value(WORK)
+    if not amount:
         return "no cost is stated for this workload"
-    if not one.value(THROUGHPUT):
+    if not speed:
         return "no throughput"
-    if why := why_not_ranked(one):
-        return f"no energy that counts: {why}"
-    return "" if one.value(WORK) else "no energy that counts: its runs have energies of different kinds"
-
-
-def cost_of(one: PointResults, costs: Costs) -> Cost | None:
-    """Return the cost at one point of its workload's amount of work; None if `why_not_costed` gives a reason."""
-    speed, work = one.value(THROUGHPUT), one.value(WORK)
-    if not speed or not work or why_not_costed(one, costs):
-        return None
-
-    price, uncovered = costs.systems[one.system], uncovered_w(one, costs)
+    if (why := why_not_ranked(one)) or not work:
+        return f"no energy that counts: {why or 'its runs have energies of different kinds'}"
+    uncovered = uncovered_w(one, costs)
 
     def at(speed: float, work: float, uncovered_w: float = uncovered.value_w) -> Cost:
-        return cost(costed_work(one).amount, speed, work, one.point.devices, price, costs, uncovered_w)
+        return cost(amount, speed, work, one.point.devices, price, costs, uncovered_w)
 
     stated = at(speed, work)
     totals = [at(*run).total for run in zip(one.values(THROUGHPUT), one.values(WORK), strict=True)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from record.values import value_at
 from results.files.typed_files import check_key, like, value_as
@@ -37,16 +37,6 @@ KINDS: dict[str, Any] = {
 DIRTY = "the code had local changes"
 
 
-class Broken(NamedTuple):
-    """Fixed facts that a run changed, and those that its record lacks, as text; it counts if there are none."""
-
-    changed: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return "; ".join([*self.changed, *self.unknown])
-
-
 class Fixed(dict[str, Any]):
     """Values of fixed facts by name."""
 
@@ -61,25 +51,28 @@ class Fixed(dict[str, Any]):
                 check_key(fact, FACTS, place)
         return cls({fact: value_as(KINDS.get(fact, Fact), value, place, fact) for fact, value in found.items()})
 
-    def broken(self, record: Record) -> Broken:
-        """Return what a run changed, and what its record lacks; of a failed run, which recorded little, the former."""
-        changed, unknown = [], []
+    def broken(self, record: Record) -> dict[str, bool]:
+        """Return the facts that a run does not keep, as text: True if it changed one, False if its record lacks it.
+
+        Of a failed run, which recorded little, only those that it changed count.
+        """
+        broken = {}
         for name, wanted in self.items():
             found = value_at(record, FACTS.get(name, f"config.{name}"))
             rule = f"fixed at {wanted}{' or more bits' if name == 'precision' else ''}"
             if found in (None, "") or (name == "precision" and found not in BITS):
-                unknown.append(f"{name} is {found or 'not recorded'}, {rule}")
+                broken[f"{name} is {found or 'not recorded'}, {rule}"] = False
             elif not _keeps(name, found, wanted):
-                changed.append(f"{name} is {found}, {rule}")
+                broken[f"{name} is {found}, {rule}"] = True
         if "commit" in self and (dirty := value_at(record, "provenance.git_dirty")) is not False:
-            (changed if dirty else unknown).append(DIRTY if dirty else f"whether {DIRTY} is not recorded")
-        return Broken(tuple(changed), tuple(unknown if record.is_good else ()))
+            broken[DIRTY if dirty else f"whether {DIRTY} is not recorded"] = bool(dirty)
+        return {words: is_changed for words, is_changed in broken.items() if is_changed or record.is_good}
 
     def kept(self, one: PointResults) -> PointResults | None:
         """Return a point with the runs that count; None if none counts."""
         if not self:
             return one
-        good, bad = ([record for record in runs if not any(self.broken(record))] for runs in (one.good, one.bad))
+        good, bad = ([record for record in runs if not self.broken(record)] for runs in (one.good, one.bad))
         return one._replace(good=good, bad=bad) if good or bad else None
 
 

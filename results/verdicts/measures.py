@@ -24,32 +24,20 @@ NO_NUMBER = "no run has this number"
 
 
 class Answer(NamedTuple):
-    """Value of a quantity: an `estimate`, or an `exact` number or grade; neither if there is a reason, `why_not`."""
+    """Value of a quantity: a number with its interval, or one that is exact; none if there is a reason, `why_not`."""
 
-    estimate: Estimate | None = None
-    exact: float | str | None = None
+    value: float | str | None = None  # a number, or a grade
+    interval: Interval | None = None  # none of a single run
     unit: str = ""
     at: str = ""  # the point, as text
     why_not: Finding | None = None
     is_failure: bool = False  # there is no number because all runs failed, or break the limits asked for
+    is_exact: bool = False
     points: int = 1  # number of points that it is the best of
     doubts: tuple[Finding, ...] = ()  # limitations of its runs
-    by_sampling: Estimate | None = None  # for an energy: without the accuracy of its sensor
+    estimate: Estimate | None = None
+    by_sampling: Interval | None = None  # for an energy: without the accuracy of its sensor
     best: PointResults | None = None  # the point
-    own: Interval | None = None  # holds the intervals of a percentile in each of its runs
-
-    @property
-    def interval(self) -> Interval | None:
-        """Interval of the estimate, which holds those of its runs; None if there is none."""
-        found = self.estimate.interval_of_best(self.points) if self.estimate else None
-        if found is None or self.own is None:
-            return found
-        return Interval(min(found.low, self.own.low), max(found.high, self.own.high))
-
-    @property
-    def value(self) -> float | str | None:
-        """The number, or the grade."""
-        return self.estimate.value if self.estimate else self.exact
 
 
 def check_alike(results: Sequence[PointResults], workloads: Mapping[str, Selection]) -> None:
@@ -81,7 +69,7 @@ def answer(mine: Sequence[PointResults], quantity: Quantity, machine: int | None
         runs = sum(len(one.good) + len(one.bad) for one in at_place)
         if not runs:
             return Answer(why_not=_nothing_there(mine))
-        return Answer(exact=sum(len(one.bad) for one in at_place), unit=f"of {count(runs, 'run')}")
+        return Answer(sum(len(one.bad) for one in at_place), unit=f"of {count(runs, 'run')}", is_exact=True)
     if quantity.what in TO_LOSS:
         return _to_loss([one for one in at_place if one.point.to_loss], quantity)
     good = ranked_points(at_place)
@@ -125,8 +113,8 @@ def _of_energies(good: Sequence[PointResults], what: str) -> Answer:
     if reasons:
         return Answer(why_not=finding("energy_left_out", reasons=(reasons[0],)))
     if what == "energy_grade":
-        return Answer(exact=min(known))
-    return Answer(exact=worst.level, unit=f"of {LEVELS[-1]}", doubts=worst.lacking)
+        return Answer(min(known), is_exact=True)
+    return Answer(worst.level, unit=f"of {LEVELS[-1]}", is_exact=True, doubts=worst.lacking)
 
 
 def at(results: Sequence[PointResults], quantity: Quantity) -> list[PointResults]:
@@ -174,15 +162,22 @@ def _best(good: Sequence[PointResults], quantity: Quantity, machine: int | None 
     if len(best.good) < quantity.of_runs:
         few = finding("repeats_needed", why=f"{len(best.good)} good runs, {quantity.of_runs} wanted")
         return Answer(why_not=few, at=_where(best))
+    estimate = _estimate(best, path, quantity, machine, with_accuracy=True)
+    interval = estimate.interval_of_best(len(usable))
+    if interval and quantity.what in LATENCIES:
+        own = best.own_interval(path)
+        interval = Interval(min(interval.low, own.low), max(interval.high, own.high))
+    by_sampling = _estimate(best, path, quantity, machine, with_accuracy=False) if is_energy else None
     return Answer(
-        _estimate(best, path, quantity, machine, with_accuracy=True),
+        estimate.value,
+        interval,
         unit=quantity.unit if quantity.what in TIMES else measured.of(best.any.work_unit).unit,
         at=_where(best),
         points=len(usable),
         doubts=(*_own_marks(best, quantity), *deviations(best, is_energy)),
-        by_sampling=_estimate(best, path, quantity, machine, with_accuracy=False) if is_energy else None,
+        estimate=estimate,
+        by_sampling=by_sampling.interval_of_best(len(usable)) if by_sampling else None,
         best=best,
-        own=best.own_interval(path) if quantity.what in LATENCIES else None,
     )
 
 
@@ -196,12 +191,11 @@ def _own_marks(best: PointResults, quantity: Quantity) -> Iterator[Finding]:
         yield finding("own_mark", what="the loss to train to", value=target, option="window.to_loss")
 
 
-def _estimate(
-    best: PointResults, path: str, quantity: Quantity, machine: int | None, with_accuracy: bool
-) -> Estimate | None:
+def _estimate(best: PointResults, path: str, quantity: Quantity, machine: int | None, with_accuracy: bool) -> Estimate:
     estimate, values = best.estimate(path, with_accuracy), best.values(path)
+    assert estimate
     is_time = quantity.what in TIMES
-    if is_time and estimate:
+    if is_time:
         devices = (machine or math.nan) if quantity.what == "machine_time" else 1
         seconds = (quantity.work or math.nan) / SECONDS[quantity.unit] / devices
         estimate, values = exactly(seconds) / estimate, [seconds / value for value in values]
@@ -237,7 +231,8 @@ def _scaling(mine: Sequence[PointResults], good: Sequence[PointResults], quantit
     if ratio is None:
         return Answer(why_not=finding("no_run", why=NO_NUMBER))
     doubts = tuple(dict.fromkeys([*deviations(of_many, False), *deviations(of_few, False)]))
-    return Answer(ratio, at=f"{_where(of_many)} over {_where(of_few)}", points=len(large), doubts=doubts)
+    interval, where = ratio.interval_of_best(len(large)), f"{_where(of_many)} over {_where(of_few)}"
+    return Answer(ratio.value, interval, at=where, points=len(large), doubts=doubts, estimate=ratio)
 
 
 def _best_by_setup(points: Sequence[PointResults]) -> dict[Setup, PointResults]:

@@ -38,13 +38,6 @@ def by_energy_kind(results: Sequence[PointResults]) -> dict[str, list[PointResul
     return grouped(results, lambda one: energy_kind(one.any))
 
 
-def filled_apart(results: Sequence[PointResults]) -> str:
-    """Return a sentence on systems that are not ranked because all their runs filled nodes; empty without any."""
-    ranked = {one.system for one in ranked_points(results)}
-    apart = sorted({one.system for one in results if one.good and not why_left_out(one)} - ranked)
-    return f"Not ranked: {', '.join(apart)}, as all runs filled nodes, and those of others did not." if apart else ""
-
-
 def fastest(results: Iterable[PointResults], path: str = PER_DEVICE, is_least: bool = False) -> PointResults | None:
     """Return the point with the highest value, or the lowest, as `unmixed`; None if no point has one."""
     known = unmixed([one for one in results if one.value(path) is not None])

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from jpwr.messages import meant, near
 from record.demand import SLOS
@@ -47,11 +47,6 @@ SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "days": 86400.0}
 FACTS = ("model", "data", "sample", "precision")  # of runs, by which a workload selects them
 
 
-def facts_of(one: PointResults) -> dict[str, str]:
-    """Return the facts of a point by which a workload selects it; empty if failed runs did not record them."""
-    return {name: getattr(one if name == "precision" else one.point, name) for name in FACTS}
-
-
 @dataclass(frozen=True)
 class Selection:
     """A workload of the requirements: the runs that belong to it, and its weight in the score."""
@@ -67,10 +62,8 @@ class Selection:
 
     def has(self, one: PointResults) -> bool:
         """Return whether a point belongs to it. Facts that failed runs did not record are not compared."""
-        known = {name: value for name, value in facts_of(one).items() if value or one.good}
-        return self._is_of(one) and all(
-            not (wanted := getattr(self, name)) or value == wanted for name, value in known.items()
-        )
+        known = [(getattr(self, name), _fact(one, name)) for name in FACTS]
+        return self._is_of(one) and all(not wanted or value == wanted for wanted, value in known if value or one.good)
 
     def _is_of(self, one: PointResults) -> bool:
         # Several copies are no job on all their devices.
@@ -78,9 +71,9 @@ class Selection:
 
     def why_none(self, results: Iterable[PointResults]) -> Finding:
         """Return why no point belongs to it, with the value that may be meant instead of one that no run has."""
-        facts = [facts_of(one) for one in results if self._is_of(one)]
+        points = [one for one in results if self._is_of(one)]
         for name in FACTS:
-            wanted, known = getattr(self, name), sorted({values[name] for values in facts} - {""})
+            wanted, known = getattr(self, name), sorted({_fact(one, name) for one in points} - {""})
             if wanted and known and wanted not in known:
                 hint = meant(wanted, known) or f"they have {', '.join(known)}"
                 return finding("unclear", why=f"no run has the {name} '{wanted}': {hint}")
@@ -89,6 +82,10 @@ class Selection:
     def of(self, results: Iterable[PointResults]) -> list[PointResults]:
         """Return its points with the runs that count: those that keep what is fixed."""
         return [kept for one in results if self.has(one) and (kept := self.fixed.kept(one))]
+
+
+def _fact(one: PointResults, name: str) -> str:
+    return str(getattr(one if name == "precision" else one.point, name))
 
 
 @dataclass(frozen=True)
@@ -147,12 +144,11 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Item(Quantity):
-    """A requirement: a number and its limit."""
+    """A requirement or a pledged number, with its limit."""
 
     name: str = ""
     at_least: Limit | None = None
     at_most: Limit | None = None
-    WORDS: ClassVar[Mapping[str, str]] = {}  # for outcomes, where other ones than their own
 
     def check(self, where: str) -> None:
         """Raise RecordError for values that do not go together."""

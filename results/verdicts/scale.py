@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
 from record.findings import Finding, finding
@@ -16,11 +18,12 @@ from results.points.estimate import Estimate, exactly
 from results.points.facts import CPUS, DEVICE, FLOPS, Setup, as_key, differences, facts_of, own_name
 from results.points.repeats import PointResults
 from results.verdicts.cost import HOURS_PER_YEAR, Costs, Price, uncovered_w
-from results.verdicts.quality import energy_kind, why_not_ranked
-from results.verdicts.ranking import best_by_devices, ranked_points
+from results.verdicts.quality import why_not_ranked
+from results.verdicts.ranking import best_by_devices, fastest, ranked_points
 from results.verdicts.requirements import Budget
 
 POWER = "energy.avg_power_w"
+NOT_SHARED = "no good run in a precision that all systems have"
 NO_ENERGY = "not every workload has an energy that counts"
 
 
@@ -30,24 +33,6 @@ class Speed(NamedTuple):
     estimate: Estimate | None
     words: str  # how it was derived, or why it was not; empty if it was measured
     measured: int | None = None  # number of devices whose measurement it is derived from
-
-
-class Size(NamedTuple):
-    """Size of a system; `devices` is None if `why_not` gives a reason."""
-
-    devices: int | None
-    why_not: str = ""
-    power: Estimate | None = None  # per device at the supply, if the size depends on it
-    limit: str = ""  # of the budget, which binds it: devices, money or power
-
-    def speed(self, results: Sequence[PointResults]) -> Speed:
-        """Return the throughput of all devices at a workload with these points."""
-        if self.devices is None:
-            return Speed(None, self.why_not)
-        speed = speed_of(results, self.devices)
-        if speed.estimate and self.power:  # the number of devices has the relative error of the power
-            return speed._replace(estimate=speed.estimate * (exactly(self.power.value) / self.power))
-        return speed
 
 
 def setup_at_scale(one: PointResults) -> Setup:
@@ -109,84 +94,107 @@ def power_at_supply(one: PointResults, costs: Costs) -> Estimate | str:
     return at_supply.of_source((one.system, POWER))  # one power in all workloads
 
 
-def devices_per_node(results: Iterable[PointResults], price: Price | None) -> int:
-    """Return the devices of a node from the prices file, else from runs over several nodes; 1 without either."""
+@dataclass(frozen=True)
+class Machine:
+    """One system that may be bought: its points by workload, its power, and its size within a budget."""
+
+    system: str
+    points: Mapping[str, Sequence[PointResults]] = field(default_factory=dict)
+    costs: Costs | None = None
+    per_node: int | None = None  # devices; None: not known
+    power: Estimate | str = ""  # of a device at the supply, or why not every workload has one
+    unlike: str = ""  # why no size depends on its power, which is of another kind than that of others
+    devices: int | None = None  # None without a budget, and if `why_not` gives a reason
+    limit: str = ""  # of the budget, which binds the size: devices, money or power
+    why_not: str = ""
+
+    @property
+    def price(self) -> Price | None:
+        """Price of a device; None without one."""
+        return self.costs.systems.get(self.system) if self.costs else None
+
+    @property
+    def purchase(self) -> float | None:
+        """Price of all devices; None without a price or a size."""
+        return self.price.price_per_device * self.devices if self.price and self.devices else None
+
+    @property
+    def power_kw(self) -> float | None:
+        """Power at the supply while it works; None if it is not known."""
+        if self.price is None or self.devices is None or isinstance(self.power, str):
+            return None
+        return self.power.value * self.devices / 1000
+
+    @property
+    def total(self) -> float | None:
+        """Price and electricity over its lifetime; None if its power is not known."""
+        if self.costs is None or self.purchase is None or self.power_kw is None:
+            return None
+        hours = HOURS_PER_YEAR * self.costs.lifetime_years * self.costs.utilisation
+        return self.purchase + self.power_kw * hours * self.costs.electricity_per_kwh
+
+    @cached_property
+    def speeds(self) -> dict[str, Speed]:
+        """Throughput of all devices at each workload; per device, at the best point, without a budget."""
+        return {name: self._speed(points) for name, points in self.points.items()}
+
+    def _speed(self, points: Sequence[PointResults]) -> Speed:
+        if self.why_not:
+            return Speed(None, self.why_not)
+        if self.devices is None:
+            best = fastest(ranked_points(points))
+            return Speed(best.estimate(PER_DEVICE), best.point.place) if best else Speed(None, NOT_SHARED)
+        speed = speed_of(points, self.devices)
+        if speed.estimate and self.limit == "power" and isinstance(self.power, Estimate):
+            # The number of devices has the relative error of the power.
+            return speed._replace(estimate=speed.estimate * (exactly(self.power.value) / self.power))
+        return speed
+
+    def within(self, budget: Budget) -> Machine:
+        """Return the machine in the largest size within all limits of the budget, of which the tightest binds."""
+        sizes, price, power = list[Machine](), self.price, self.unlike or self.power
+        no_price = self.costs.no_price(self.system) if self.costs and not price else ""
+        if budget.devices:
+            sizes.append(self._sized("devices", budget.devices))
+        if budget.money and price and price.price_per_device:
+            sizes.append(self._sized("money", budget.money / price.price_per_device))
+        elif budget.money:
+            sizes.append(self._sized("money", 0, no_price or f"a device of {self.system} has the price 0"))
+        if budget.power_kw and price and isinstance(power, Estimate):
+            sizes.append(self._sized("power", 1000 * budget.power_kw / power.value))
+        elif budget.power_kw:
+            sizes.append(self._sized("power", 0, no_price or str(power)))
+        return min(
+            sizes, key=lambda machine: machine.devices or -1, default=replace(self, devices=None, limit="", why_not="")
+        )
+
+    def _sized(self, limit: str, devices: float, why_not: str = "") -> Machine:
+        """Return the machine in the whole nodes that a limit of the budget allows, given its number of devices."""
+        per_node = self.per_node or 1
+        if not why_not and devices < 1:
+            why_not = f"the budget of {limit} is too small for one device"
+        elif not why_not and devices < per_node:
+            why_not = f"{devices_text(math.floor(devices))} are less than a node of {per_node}"
+        if why_not:
+            return replace(self, devices=None, limit="", why_not=why_not)
+        return replace(self, devices=math.floor(devices) // per_node * per_node, limit=limit, why_not="")
+
+
+def devices_per_node(results: Iterable[PointResults], price: Price | None) -> int | None:
+    """Return the devices of a node from the prices file, else from runs over several nodes; None without either."""
     if price and price.devices_per_node:
         return price.devices_per_node
     layouts = [(one.any.layout.num_devices or 0, one.any.layout.num_nodes or 0) for one in results]
-    return max((devices // nodes for devices, nodes in layouts if nodes > 1), default=1)
+    return max((devices // nodes for devices, nodes in layouts if nodes > 1), default=None)
 
 
-class Total(NamedTuple):
-    """Cost of a machine over its lifetime, in money; values that need an unknown power are None."""
-
-    purchase: float
-    power_kw: float | None  # at the supply, while it works
-    total: float | None  # purchase and electricity
+def on_most_devices(points: Mapping[str, Sequence[PointResults]]) -> dict[str, PointResults | None]:
+    """Return a system's best point of each workload on the most devices, if possible on full nodes."""
+    best = {name: best_by_devices(ranked_points(results)) for name, results in points.items()}
+    return {name: next(reversed(by_devices.values()), None) for name, by_devices in best.items()}
 
 
-class Offer:
-    """One system that may be bought: its points by workload, its price, and its power at the supply."""
-
-    def __init__(
-        self,
-        system: str,
-        results: Sequence[PointResults],
-        points: Mapping[str, Sequence[PointResults]],
-        costs: Costs | None,
-    ) -> None:
-        self.points, self._system, self._costs = points, system, costs
-        self.price = costs.systems.get(system) if costs else None
-        self.per_node = devices_per_node(results, self.price)
-        best = {name: _on_most_devices(every) for name, every in points.items()}
-        self.kinds = {kind for one in best.values() if one and (kind := energy_kind(one.any))}
-        self.power = _hungriest(best, costs)
-        self.unlike = ""  # why no size depends on its power, which is of another kind than that of others
-
-    def size(self, budget: Budget) -> Size:
-        """Return the size within all limits of the budget, of which the tightest binds."""
-        sizes, price = [], self.price
-        no_price = self._costs.no_price(self._system) if self._costs else ""
-        if budget.devices:
-            sizes.append(self._whole_nodes("devices", budget.devices))
-        if budget.money and price and price.price_per_device:
-            sizes.append(self._whole_nodes("money", budget.money / price.price_per_device))
-        elif budget.money:
-            sizes.append(Size(None, f"a device of {self._system} has the price 0" if price else no_price))
-        power = self.unlike or self.power
-        if budget.power_kw and price and isinstance(power, Estimate):
-            size = self._whole_nodes("power", 1000 * budget.power_kw / power.value)
-            sizes.append(size._replace(power=power))
-        elif budget.power_kw:
-            sizes.append(Size(None, str(power) if price else no_price))
-        return min(sizes, key=lambda size: size.devices or -1, default=Size(None))
-
-    def _whole_nodes(self, limit: str, devices: float) -> Size:
-        """Return the size in whole nodes that a limit of the budget allows, given its number of devices."""
-        if devices < 1:
-            return Size(None, f"the budget of {limit} is too small for one device")
-        if devices < self.per_node:
-            return Size(None, f"{devices_text(math.floor(devices))} are less than a node of {self.per_node}")
-        return Size(math.floor(devices) // self.per_node * self.per_node, limit=limit)
-
-    def total(self, size: Size) -> Total | None:
-        """Return the total for a machine of a size; None without a price or a size."""
-        if self._costs is None or self.price is None or size.devices is None:
-            return None
-        purchase = self.price.price_per_device * size.devices
-        if isinstance(self.power, str):
-            return Total(purchase, None, None)
-        power_kw = self.power.value * size.devices / 1000
-        hours = HOURS_PER_YEAR * self._costs.lifetime_years * self._costs.utilisation
-        return Total(purchase, power_kw, purchase + power_kw * hours * self._costs.electricity_per_kwh)
-
-
-def _on_most_devices(results: Sequence[PointResults]) -> PointResults | None:
-    """Return the best point on the most devices, if possible on full nodes."""
-    return next(reversed(best_by_devices(ranked_points(results)).values()), None)
-
-
-def _hungriest(best: Mapping[str, PointResults | None], costs: Costs | None) -> Estimate | str:
+def hungriest(best: Mapping[str, PointResults | None], costs: Costs | None) -> Estimate | str:
     """Return one system's power at the workload with the highest, or why not every workload has one."""
     powers = {
         name: power_at_supply(one, costs) if one and costs else "no run that counts" for name, one in best.items()

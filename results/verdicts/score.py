@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from jpwr.messages import near
 from record.findings import finding
-from record.values import PER_DEVICE, grouped
+from record.values import grouped
 from results.find.records import RecordError
 from results.points.estimate import Estimate, Interval, Part, exactly, half_interval, overlap, product
 from results.points.repeats import PointResults
@@ -18,33 +18,33 @@ from results.verdicts.cost import Costs
 from results.verdicts.measures import Answer, answer, check_alike
 from results.verdicts.outcome import Outcome
 from results.verdicts.quality import energy_kind
-from results.verdicts.ranking import fastest, ranked_points
-from results.verdicts.requirements import Quantity, Requirements, Selection
-from results.verdicts.scale import Offer, Size, Speed, Total
+from results.verdicts.ranking import ranked_points
+from results.verdicts.requirements import MEASURED, Budget, Quantity, Requirements, Selection
+from results.verdicts.scale import NOT_SHARED, Machine, devices_per_node, hungriest, on_most_devices
 
-NOT_SHARED = "no good run in a precision that all systems have"
-NEAREST = 3  # systems after the first, for which the change of a weight that would make them first is reported
+NEAREST = 3  # systems behind the first, of which is reported what would change that
 
 
 class Scored(NamedTuple):
     """Score of one system; `value` is None if `why_not` gives a reason."""
 
-    system: str
+    machine: Machine
     value: float | None
-    interval: Interval | None
-    devices: int | None
-    speeds: Mapping[str, Speed]  # by workload
-    total: Total | None = None
+    interval: Interval | None = None
     why_not: str = ""
-    limit: str = ""  # of the budget, which binds the number of devices
+
+    @property
+    def system(self) -> str:
+        """Name of the system."""
+        return self.machine.system
 
 
-class Turn(NamedTuple):
-    """Change of a weight or price with which a system would have at least the score of the first."""
+class Change(NamedTuple):
+    """Factors of weights and price, each of which gives a system that is behind the score of the first."""
 
-    system: str
-    what: str  # weight of NAME, or price of SYSTEM
-    factor: float
+    machine: Machine
+    weights: Mapping[str, float]  # by workload
+    price: float | None  # None if no price is low enough, or money decides nothing
 
 
 class Ranked(NamedTuple):
@@ -53,7 +53,7 @@ class Ranked(NamedTuple):
     title: str
     scores: list[Scored]  # the best first, those without a score last
     tied: list[str]  # systems that are not distinguishable from the first
-    turns: list[Turn]
+    changes: Sequence[Change] = ()
     reference: str = ""  # the system with score 1
     lead: Estimate | None = None  # of the first over the second
     by_money: bool = False  # whether the sizes that it compares depend on prices
@@ -80,22 +80,27 @@ def ranking_of(
         raise RecordError("a budget of money or power needs prices of the machines: give --prices FILE")
     if not any(one.weight for one in requirements.workloads.values()):
         raise RecordError("all weights of the requirements are 0: set one above 0")
-    return _Comparison(_offers(results, systems, requirements, costs), requirements).ranked(failed)
+    return _by_weights(_machines(results, systems, requirements, costs), requirements, failed)
 
 
-def _offers(
+def _machines(
     results: Sequence[PointResults], systems: Sequence[str], requirements: Requirements, costs: Costs | None
-) -> dict[str, Offer]:
-    """Return the offers; one whose energy differs in kind from the reference's has no size by power."""
+) -> dict[str, Machine]:
+    """Return the machines; one whose energy differs in kind from the reference's has no size by power."""
     alike = {name: _of_one_precision(results, wanted) for name, wanted in requirements.workloads.items()}
-    offers = {}
+    points = {
+        system: {name: [one for one in every if one.system == system] for name, every in alike.items()}
+        for system in systems
+    }
+    best = {system: on_most_devices(points[system]) for system in systems}
+    kinds = {system: {energy_kind(one.any) or "" for one in best[system].values() if one} - {""} for system in systems}
+    machines = {}
     for system in systems:
-        points = {name: [one for one in every if one.system == system] for name, every in alike.items()}
-        offers[system] = Offer(system, [one for one in results if one.system == system], points, costs)
-    kinds = {system: offer.kinds for system, offer in offers.items()}
-    for system, offer in offers.items():
-        offer.unlike = _unlike_energies(kinds, system, requirements.reference)
-    return offers
+        price = costs.systems.get(system) if costs else None
+        per_node = devices_per_node([one for one in results if one.system == system], price)
+        unlike, power = _unlike_energies(kinds, system, requirements.reference), hungriest(best[system], costs)
+        machines[system] = Machine(system, points[system], costs, per_node, power, unlike)
+    return machines
 
 
 def _unlike_energies(kinds: Mapping[str, set[str]], system: str, reference: str) -> str:
@@ -123,92 +128,78 @@ def _of_one_precision(results: Sequence[PointResults], wanted: Selection) -> lis
     return [one for one in every if one.precision in shared or not (one.good or one.precision)]
 
 
-def _per_device(points: Sequence[PointResults]) -> Speed:
-    best = fastest(ranked_points(points))
-    return Speed(best.estimate(PER_DEVICE), best.point.place) if best else Speed(None, NOT_SHARED)
+def _by_weights(machines: Mapping[str, Machine], requirements: Requirements, failed: Mapping[str, str]) -> Ranked:
+    """Rank the systems by the weighted geometric mean of their throughputs; failed: why systems have no score."""
+    reference, budget = requirements.reference, requirements.budget
+    given = {name: one.weight for name, one in requirements.workloads.items() if one.weight}
+    weights = {name: weight / math.fsum(given.values()) for name, weight in given.items()}
+    machines = {system: machine.within(budget) for system, machine in machines.items()}
+    scores = {system: _weighted(machine, weights) for system, machine in machines.items()}
+    rows = []
+    for system, machine in machines.items():
+        ours, theirs = scores[system], scores[reference]
+        if system in failed or isinstance(ours, str) or isinstance(theirs, str):
+            why_not = failed.get(system) or next(one for one in (ours, theirs) if isinstance(one, str))
+            rows.append(Scored(machine, None, why_not=why_not))
+        else:
+            ratio = exactly(1.0) if system == reference else ours / theirs
+            rows.append(Scored(machine, ratio.value, ratio.interval))
+    rows, tied = _in_order(rows)
+    first, *others = (row.machine for row in rows if row.value is not None or row is rows[0])
+    behind = [machine for machine in others if machine.system not in tied][:NEAREST]
+    changes = [
+        Change(other, _weights_of_tie(first, other, weights), _price_of_tie(first, other, weights, budget))
+        for other in behind
+    ]
+    best = [scores[machine.system] for machine in (first, *others[:1])]
+    lead = best[0] / best[1] if others and isinstance(best[0], Estimate) and isinstance(best[1], Estimate) else None
+    return Ranked(budget.title, rows, tied, changes, reference, lead, bool(budget.money))
 
 
-class _Comparison:
-    """Comparison of systems by the weighted geometric mean of their throughputs."""
+def _weighted(machine: Machine, weights: Mapping[str, float]) -> Estimate | str:
+    """Return the weighted product of a machine's throughputs, or why there is none."""
+    factors = []
+    for name, weight in weights.items():
+        estimate, words, _ = machine.speeds[name]
+        if estimate is None:
+            return f"{name} of {machine.system}: {words}"
+        factors.append((estimate, weight))
+    return product(factors)
 
-    def __init__(self, offers: Mapping[str, Offer], requirements: Requirements) -> None:
-        self._offers, self._reference, self._budget = offers, requirements.reference, requirements.budget
-        weights = {name: one.weight for name, one in requirements.workloads.items() if one.weight}
-        self._weights = {name: weight / math.fsum(weights.values()) for name, weight in weights.items()}
-        self._sizes = {system: offer.size(self._budget) for system, offer in offers.items()}
-        self._speeds = {
-            system: {
-                name: self._sizes[system].speed(points) if self._budget.limits else _per_device(points)
-                for name, points in one.points.items()
-            }
-            for system, one in offers.items()
-        }
 
-    def ranked(self, failed: Mapping[str, str]) -> Ranked:
-        """Return the ranking; failed: why systems have no score."""
-        rows, tied = _in_order([self._scored(system, failed.get(system, "")) for system in self._offers])
-        first, *others = (one.system for one in rows if one.value is not None or one is rows[0])
-        turns = [turn for system in others[:NEAREST] for turn in self._weight_turns(first, system)]
-        turns += [turn for system in others for turn in self._price_turn(first, system)]
-        lead = self._over(first, others[0]) if others else None
-        lead = lead if isinstance(lead, Estimate) else None
-        return Ranked(self._budget.title, rows, tied, turns, self._reference, lead, bool(self._budget.money))
+def _weights_of_tie(first: Machine, other: Machine, weights: Mapping[str, float]) -> dict[str, float]:
+    """Return the factor of each weight at which another system ties with the first, if there is one."""
+    leads, factors = {}, {}
+    for name in weights:
+        ours, theirs = (machine.speeds[name].estimate for machine in (first, other))
+        assert ours and theirs
+        leads[name] = weights[name] * math.log(ours.value / theirs.value)
+    for name, lead in leads.items():
+        factor = 1 - math.fsum(leads.values()) / lead if lead else math.nan
+        if factor > 0:
+            factors[name] = factor
+    return factors
 
-    def _over(self, system: str, base: str) -> Estimate | str:
-        """Return the ratio of two scores, or why there is none."""
-        ratios = []
-        for name, weight in self._weights.items():
-            for one in (system, base):
-                if self._speeds[one][name].estimate is None:
-                    return f"{name} of {one}: {self._speeds[one][name].words}"
-            ours, theirs = (self._speeds[one][name].estimate for one in (system, base))
-            assert ours and theirs
-            ratios.append((ours / theirs, weight))
-        return product(ratios)
 
-    def _scored(self, system: str, failed: str) -> Scored:
-        ratio = failed or self._over(system, self._reference)
-        if system == self._reference and not isinstance(ratio, str):
-            ratio = exactly(1.0)
-        value, interval, why_not = (None, None, ratio) if isinstance(ratio, str) else (ratio.value, ratio.interval, "")
-        size = self._sizes[system] if self._budget.limits else Size(1)
-        total = self._offers[system].total(size) if self._budget.limits else None
-        return Scored(system, value, interval, size.devices, self._speeds[system], total, why_not, size.limit)
+def _price_of_tie(first: Machine, other: Machine, weights: Mapping[str, float], budget: Budget) -> float | None:
+    """Return the factor of the price at which another system, in whole nodes and full jobs, is not behind the first.
 
-    def _weight_turns(self, first: str, other: str) -> Iterator[Turn]:
-        """Yield for each weight the factor at which another system ties with the first."""
-        leads = {}
-        for name in self._weights:
-            ours, theirs = (self._speeds[system][name].estimate for system in (first, other))
-            assert ours and theirs
-            leads[name] = math.log(ours.value / theirs.value)
-        for name, lead in leads.items():
-            others_lead = math.fsum(self._weights[one] * value for one, value in leads.items() if one != name)
-            factor = -others_lead / (self._weights[name] * lead) if lead else math.nan
-            if factor > 0:
-                yield Turn(other, f"weight of {name}", factor)
+    None if the size does not depend on money, or no price suffices within the other limits.
+    """
 
-    def _price_turn(self, first: str, other: str) -> Iterator[Turn]:
-        """Yield the factor of the price at which another system, in whole nodes and full jobs, is not behind the first.
+    def score(machine: Machine) -> float:
+        product = _weighted(machine, weights)
+        return product.value if isinstance(product, Estimate) else 0.0
 
-        None if the size does not depend on money, or no price suffices within the other limits.
-        """
-        offer, size, money = self._offers[other], self._sizes[other], self._budget.money
-        if not (money and offer.price):
-            return
-        measured = (speed.measured or 1 for speed in self._speeds[other].values())
-        step = math.lcm(offer.per_node, *measured)  # multiples of it leave no device idle: the score is linear
-        least = self._score(first, self._sizes[first]) * (1 - 1e-9)
-        devices = step * math.ceil(least / self._score(other, size._replace(devices=step)))
-        most = offer.size(replace(self._budget, money=None)).devices or math.inf
-        if (size.devices or 0) < devices <= most and self._score(other, size._replace(devices=devices)) >= least:
-            yield Turn(other, f"price of {other}", money / devices / offer.price.price_per_device)
-
-    def _score(self, system: str, size: Size) -> float:
-        """Return the weighted product of a system's throughputs at a size; 0 without one of them."""
-        points = self._offers[system].points
-        speeds = {name: size.speed(points[name]).estimate for name in self._weights}
-        return math.prod(one.value ** self._weights[name] if one else 0.0 for name, one in speeds.items())
+    if not (budget.money and other.price):
+        return None
+    measured = (speed.measured or 1 for speed in other.speeds.values())
+    step = math.lcm(other.per_node or 1, *measured)  # multiples of it leave no device idle: the score is linear
+    least = score(first) * (1 - 1e-9)
+    devices = step * math.ceil(least / score(replace(other, devices=step)))
+    most = other.within(replace(budget, money=None)).devices or math.inf
+    is_enough = (other.devices or 0) < devices <= most and score(replace(other, devices=devices)) >= least
+    return budget.money / devices / other.price.price_per_device if is_enough else None
 
 
 def _in_order(rows: Sequence[Scored], sign: int = 1) -> tuple[list[Scored], list[str]]:
@@ -238,16 +229,16 @@ def _by_formula(
         slopes = {} if missing else score.value.slopes(values)
         if any(map(math.isnan, (value, *slopes.values()))):
             reason = "; ".join(missing) or f"{score.formula} has no value of {values}"
-            rows.append(Scored(system, None, None, None, {}, None, reason))
+            rows.append(Scored(Machine(system), None, why_not=reason))
             continue
         parts = _parts(slopes, answers)
         choices = math.prod(one.points for one in answers.values())
         half = None if parts is None else half_interval(parts, choices)
         interval = None if half is None else Interval(value - half, value + half)
-        rows.append(Scored(system, value, interval, None, {}))
+        rows.append(Scored(Machine(system), value, interval))
     rows, tied = _in_order(rows, 1 if score.better == "higher" else -1)
     title = f"by {score.formula}, {score.better} is better"
-    return Ranked(title, rows, tied, [])
+    return Ranked(title, rows, tied)
 
 
 def _term(
@@ -263,8 +254,9 @@ def _term(
             answers[system] = Answer(why_not=finding("repeats_needed", why=NOT_SHARED))
         else:
             answers[system] = answer(mine, quantity, requirements.machine_devices)
-    of_energy = {system: one.best for system, one in answers.items() if one.by_sampling and one.best}
-    kinds = {system: {energy_kind(best.any) or ""} for system, best in of_energy.items()}
+    is_energy = quantity.what in MEASURED and MEASURED[quantity.what].path.startswith("energy.")
+    best = {system: one.best for system, one in answers.items() if is_energy and one.best}
+    kinds = {system: {energy_kind(point.any) or ""} for system, point in best.items()}
     first = next((system for system in (reference, *systems) if system in kinds), reference)
     for system in kinds:
         if why := _unlike_energies(kinds, system, first):

@@ -5,25 +5,26 @@ The point is the system's fastest. A system with several precisions has a row fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import zip_longest
 from typing import NamedTuple
 
 from record.values import PER_DEVICE, WORK, count, grouped, rounded
 from results.files.quantities import QUANTITIES
 from results.points.estimate import Interval
 from results.points.repeats import PointResults
-from results.show.page.decision import Decision
 from results.show.plots.style import Styles
 from results.show.tables.accept import MARKS
 from results.show.tables.cells import half_text
 from results.show.words import met_words
-from results.verdicts.cost import Costs, cost_of, costed_work, why_not_costed
+from results.verdicts.cost import Costs, cost_of, costed_work
 from results.verdicts.outcome import Outcome
-from results.verdicts.quality import ESTIMATE, energy_kind, grade, why_not_ranked
-from results.verdicts.ranking import best_of_systems, fastest, rank, ranked_points, why_left_out
+from results.verdicts.quality import ESTIMATE, grade, why_not_ranked
+from results.verdicts.ranking import best_of_systems, fastest, ranked_points, why_left_out
 from results.verdicts.requirements import Budget
-from results.verdicts.scale import devices_per_node
 from results.verdicts.score import Scored
+from results.verdicts.tender.decision import Decision
 
 MILLION = 1e6
 LIMITS = {"devices": "number of devices", "money": "money", "power": "power"}
@@ -34,7 +35,7 @@ class Cell(NamedTuple):
 
     text: str = ""
     note: str = ""
-    kind: str = ""  # class in the style sheet: best, or an outcome
+    kind: str = ""  # class in the style sheet: an outcome
     value: float | None = None  # of a bar that starts at zero
     interval: Interval | None = None
 
@@ -84,39 +85,35 @@ def first_page(
     workloads: Sequence[Workload], styles: Styles, costs: Costs | None = None, decision: Decision | None = None
 ) -> FirstPage:
     """Return the matrix of all systems: with a decision in the order of their scores."""
-    rows = list(_rows(workloads, decision))
+    scores = decision.ranked.scores if decision else []
+    best = [_best_points(results) for _, results in workloads]
+    fastest_first = best_of_systems(ranked_points(workloads[0][1]), PER_DEVICE)
+    order = [*(row.system for row in scores or fastest_first), *(system for points in best for system in points)]
+    systems: list[str] = []  # of each row: one for each precision
+    points: list[tuple[PointResults | None, ...]] = []  # of each row: one for each workload
+    for system in dict.fromkeys(order):
+        of_precisions = list(zip_longest(*(of_workload.get(system, []) for of_workload in best)))
+        systems += [system] * len(of_precisions)
+        points += of_precisions
 
-    def once(by_system: Mapping[str, Cell]) -> list[Cell]:
-        """Return the cells of systems, each in the first row of its system."""
-        return [by_system[system] if is_first and system in by_system else Cell() for system, is_first, _ in rows]
+    def once(cell: Callable[[Scored], Cell]) -> list[Cell]:
+        """Return the cells of systems with a score, each in the first row of its system."""
+        cells = {systems.index(row.system): cell(row) for row in scores}
+        return [cells.get(number, Cell()) for number in range(len(systems))]
 
     figures: list[tuple[Column, list[Cell]]] = []
     if decision:
         heading = Column("score", decision.ranked.title.capitalize(), QUANTITIES["score"].help)
-        figures.append((heading, once({row.system: _score(row) for row in decision.ranked.scores})))
+        figures.append((heading, once(_score)))
     for at, (title, results) in enumerate(workloads):
-        figures += _of_workload(title, results, [points[at] for *_, points in rows], costs)
+        figures += _of_workload(title, results, [row[at] for row in points], costs)
     if decision:
-        figures += ((column, once(cells)) for column, cells in _of_machine(decision, workloads, costs))
-    drawn = [
+        figures += ((column, once(cell)) for column, cell in _of_machine(decision, costs))
+    rows = [
         Row(system, styles[system]["color"], [cells[number] for _, cells in figures])
-        for number, (system, *_) in enumerate(rows)
+        for number, system in enumerate(systems)
     ]
-    return FirstPage([column for column, _ in figures], drawn)
-
-
-def _rows(
-    workloads: Sequence[Workload], decision: Decision | None
-) -> Iterator[tuple[str, bool, list[PointResults | None]]]:
-    """Yield each system, whether it is its first row, and its point of each workload."""
-    best = [_best_points(results) for _, results in workloads]
-    systems = dict.fromkeys(point.system for _, results in workloads for point in results)
-    fastest_first = best_of_systems(ranked_points(workloads[0][1]), PER_DEVICE)
-    ranked: Sequence[Scored | PointResults] = decision.ranked.scores if decision else fastest_first
-    for system in dict.fromkeys([*(row.system for row in ranked), *systems]):
-        of_system = [points.get(system, []) for points in best]
-        for number in range(max(1, *map(len, of_system))):
-            yield system, not number, [points[number] if number < len(points) else None for points in of_system]
+    return FirstPage([column for column, _ in figures], rows)
 
 
 def _best_points(results: Sequence[PointResults]) -> dict[str, list[PointResults]]:
@@ -149,39 +146,18 @@ def _score(row: Scored) -> Cell:
 def _of_workload(
     title: str, results: Sequence[PointResults], points: Sequence[PointResults | None], costs: Costs | None
 ) -> Iterator[tuple[Column, list[Cell]]]:
-    """Yield the columns of a workload: speed, energy, and cost or power, each of the same points."""
+    """Yield the columns of a workload: speed, energy and cost, each of the same points."""
     unit = results[0].any.work_unit
-    places = {point.point.place for point in points if point and point.good}
+    good = [point for point in points if point and point.good]
+    places, several = {point.point.place for point in good}, len({point.precision for point in good}) > 1
     group = f"{title}, at {places.pop()}" if len(places) == 1 else title
-    several = len({point.precision for point in points if point and point.good}) > 1
-    speeds = QUANTITIES["work_per_s_per_device"].of(unit)
-    yield (
-        Column(speeds.title, group, speeds.help),
-        _marked(points, PER_DEVICE, [_speed(point, len(places) > 0, several) for point in points]),
-    )
-    if any(point and point.value(WORK) for point in points):
-        work = QUANTITIES["work_per_wh"].of(unit)
-        yield Column(work.title, group, work.help), _marked(points, WORK, [_energy(point) for point in points])
-        if not costs:
-            power = QUANTITIES["power_per_device"]
-            yield Column("W/device", group, power.help), [_power(point) for point in points]
+    speed, work = (QUANTITIES[name].of(unit) for name in ("work_per_s_per_device", "work_per_wh"))
+    yield Column(speed.title, group, speed.help), [_speed(point, len(places) > 0, several) for point in points]
+    if any(point.value(WORK) for point in good):
+        yield Column(work.title, group, work.help), [_energy(point) for point in points]
     if costs:
         heading = f"{costs.currency} per million {unit}"
         yield Column(heading, group, QUANTITIES["Cost"].help), [_cost(point, costs) for point in points]
-
-
-def _marked(points: Sequence[PointResults | None], path: str, cells: list[Cell]) -> list[Cell]:
-    """Return the cells with the best marked, where no other ties with it: in each precision and kind of energy."""
-    known = [point for point in points if point and not why_left_out(point) and point.good]
-    known = [point for point in known if path == PER_DEVICE or not why_not_ranked(point)]
-    best = []
-    for alike in grouped(known, lambda point: (point.precision, path == WORK and energy_kind(point.any))).values():
-        ranking = rank(alike, path)
-        best += [ranking.first] if ranking and ranking.behind and not ranking.tied else []
-    return [
-        cell._replace(kind="best") if any(point is first for first in best) else cell
-        for point, cell in zip(points, cells, strict=True)
-    ]
 
 
 def _value(point: PointResults, path: str, *notes: str) -> Cell:
@@ -207,43 +183,30 @@ def _energy(point: PointResults | None) -> Cell:
     return _value(point, WORK, words if why else "")
 
 
-def _power(point: PointResults | None) -> Cell:
-    power_w = point.value("energy.avg_power_w") if point and point.good else None
-    return Cell(rounded(power_w / point.point.devices)) if point and power_w and point.point.devices else Cell()
-
-
 def _cost(point: PointResults | None, costs: Costs) -> Cell:
     """Return the cost of a million units of work, such as tokens."""
     if point is None or not point.good:
         return Cell()
     cost = cost_of(point, costs)
-    if cost is None:
-        return Cell("unknown", why_not_costed(point, costs))
+    if isinstance(cost, str):
+        return Cell("unknown", cost)
     share = MILLION / costed_work(point).amount
     ends = cost.estimate.interval if cost.estimate else None
     return _figure(share * cost.total, Interval(*(share * end for end in ends)) if ends else None)
 
 
-def _of_machine(
-    decision: Decision, workloads: Sequence[Workload], costs: Costs | None
-) -> Iterator[tuple[Column, dict[str, Cell]]]:
-    """Yield the columns of the machine that the budget allows, and of the requirements, by system."""
-    budget, rows = decision.tender.requirements.budget, decision.ranked.scores
-    results = [point for _, points in workloads for point in points]
-    group = _budget_words(budget, costs)
-    if group and any(row.devices for row in rows):
-        yield (
-            Column("devices", group, QUANTITIES["Machine"].help),
-            {row.system: _size(row, results, costs) for row in rows},
-        )
+def _of_machine(decision: Decision, costs: Costs | None) -> Iterator[tuple[Column, Callable[[Scored], Cell]]]:
+    """Yield the columns of the machine that the budget allows, and of the requirements, with their cells."""
+    group = _budget_words(decision.requirements.budget, costs)
+    if group and any(row.machine.devices for row in decision.ranked.scores):
+        yield Column("devices", group, QUANTITIES["Machine"].help), _size
         if costs:
-            power, total = QUANTITIES["Power"].help, QUANTITIES["Total cost"].help
-            yield Column("power", group, power), {row.system: _machine_power(row) for row in rows}
+            yield Column("power", group, QUANTITIES["Power"].help), _power
             heading = f"{costs.currency} in {costs.lifetime_years:g} years"
-            yield Column(heading, group, total), {row.system: _total(row) for row in rows}
-    if decision.tender.must:
-        met = {row.system: _requirements(decision, row.system) for row in rows}
-        yield Column("requirements", group or "Requirements", QUANTITIES["Requirements met"].help), met
+            yield Column(heading, group, QUANTITIES["Total cost"].help), _total
+    if decision.must:
+        column = Column("requirements", group or "Requirements", QUANTITIES["Requirements met"].help)
+        yield column, partial(_requirements, decision)
 
 
 def _budget_words(budget: Budget, costs: Costs | None) -> str:
@@ -255,32 +218,31 @@ def _budget_words(budget: Budget, costs: Costs | None) -> str:
     return f"Within the budget of {' and '.join(filter(None, limits))}" if any(limits) else ""
 
 
-def _size(row: Scored, results: Sequence[PointResults], costs: Costs | None) -> Cell:
+def _size(row: Scored) -> Cell:
     """Return the number of devices and whole nodes, and which limit of the budget binds it."""
-    if not row.devices:
+    machine = row.machine
+    if not machine.devices:
         return Cell(note=row.why_not)
-    price = costs.systems.get(row.system) if costs else None
-    points = [point for point in results if point.system == row.system]
-    is_known = (price and price.devices_per_node) or any((point.any.layout.num_nodes or 1) > 1 for point in points)
-    nodes = count(-(-row.devices // devices_per_node(points, price)), "node") if is_known else "nodes of unknown size"
-    bound = f"limited by {LIMITS[row.limit]}" if row.limit in LIMITS else ""
-    return Cell(f"{row.devices:,}", "; ".join(filter(None, [nodes, bound])))
+    nodes = count(-(-machine.devices // machine.per_node), "node") if machine.per_node else "nodes of unknown size"
+    return Cell(f"{machine.devices:,}", f"{nodes}; limited by {LIMITS[machine.limit]}")
 
 
-def _machine_power(row: Scored) -> Cell:
-    if row.total is None or row.total.power_kw is None:
-        return Cell("unknown", "no energy that counts for each workload") if row.devices else Cell()
-    return Cell(f"{rounded(row.total.power_kw)} kW")
+def _power(row: Scored) -> Cell:
+    if row.machine.power_kw is None:
+        return Cell("unknown", "no energy that counts for each workload") if row.machine.devices else Cell()
+    return Cell(f"{rounded(row.machine.power_kw)} kW")
 
 
 def _total(row: Scored) -> Cell:
     """Return the total cost; the price has all its digits: rounded, it could seem to reach the limit that it keeps."""
-    if row.total is None:
-        return Cell("unknown", "no price of this system") if row.devices else Cell()
-    return Cell(rounded(row.total.total) or "unknown", f"purchase {row.total.purchase:,.0f}")
+    machine = row.machine
+    if machine.purchase is None:
+        return Cell("unknown", "no price of this system") if machine.devices else Cell()
+    return Cell(rounded(machine.total) or "unknown", f"purchase {machine.purchase:,.0f}")
 
 
-def _requirements(decision: Decision, system: str) -> Cell:
-    outcomes = [verdict.outcome for verdict in decision.of_system(system)]
+def _requirements(decision: Decision, row: Scored) -> Cell:
+    verdicts = decision.of_system(row.system)
+    outcomes = [verdict.outcome for verdict in verdicts]
     worst = next((one for one in (Outcome.FAILED, Outcome.UNDECIDED) if one in outcomes), Outcome.PASSED)
-    return Cell(MARKS[worst], met_words(decision.of_system(system)), worst.value)
+    return Cell(MARKS[worst], met_words(verdicts), worst.value)

@@ -4,49 +4,41 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from record.values import value_at
+from record.values import grouped, value_at
 from results.files.quantities import QUANTITIES, quantities
 from results.find.records import Record
 from results.frames import lacking_words, level_words
 from results.points.repeats import PointResults
 from results.show.tables.cells import Table
 from results.verdicts.cost import provisioned_sources
-from results.verdicts.quality import Rule, energy_kind, energy_rules
+from results.verdicts.quality import energy_kind, energy_rules
 
 
-class Quality(NamedTuple):
-    """Measurement of the energy of one system's runs: its kinds, and the worst case of each rule."""
+def quality_table(records: Sequence[Record]) -> Table:
+    """Return for each system the worst case of each rule of its energies."""
+    rows: dict[tuple[str, str], list[str]] = {}
+    for record in records:
+        for rule in energy_rules(record) if record.is_good else ():
+            kept = "unknown" if rule.kept is None else "yes" if rule.kept else "NO"
+            row = [record.system, energy_kind(record) or "", rule.finding.topic, kept, rule.finding.words]
+            known = rows.setdefault((record.system, rule.finding.topic), row)
+            if known[3] != "NO" and kept != "yes":
+                rows[record.system, rule.finding.topic] = row
+    return Table(quantities("system", "energy is", "rule", "kept", "worst run"), list(rows.values()))
 
-    system: str
-    kinds: str
-    sources: list[str]
-    rules: list[Rule]
 
-
-def quality_of(records: Sequence[Record]) -> list[Quality]:
-    """Return for each system how its energy was measured."""
+def sources_of(records: Sequence[Record]) -> list[tuple[str, str]]:
+    """Return for each system the sensors of its energies, the levels of their measurement, and provisioned power."""
     found = []
-    good = [record for record in records if record.is_good and record.energy]
-    for system in dict.fromkeys(record.system for record in good):
-        mine = [record for record in good if record.system == system]
-        worst: dict[str, Rule] = {}
-        for record in mine:
-            for rule in energy_rules(record):
-                known = worst.setdefault(rule.finding.topic, rule)
-                if known.kept is not False and rule.kept is not True:
-                    worst[rule.finding.topic] = rule
-        sources = dict.fromkeys(
-            f"{channel.name}: {channel.source or 'unknown'}, energy by {channel.method or 'unknown'}"
-            for record in mine
-            for channel in (record.energy.channels if record.energy else ())
-        )
-        levels = {"power_level": level_words(mine), "next_level": lacking_words(mine)}
-        sources |= {f"{QUANTITIES[name].title}: {words}": None for name, words in levels.items() if words}
-        sources |= dict.fromkeys(provisioned_sources(mine))
-        kinds = dict.fromkeys(kind for record in mine if (kind := energy_kind(record)))
-        found.append(Quality(system, " and ".join(kinds), list(sources), list(worst.values())))
+    with_energy = [record for record in records if record.is_good and record.energy]
+    for system, runs in grouped(with_energy, lambda record: record.system).items():
+        channels = [channel for record in runs for channel in (record.energy.channels if record.energy else ())]
+        words = [f"{one.name}: {one.source or 'unknown'}, energy by {one.method or 'unknown'}" for one in channels]
+        levels = {"power_level": level_words(runs), "next_level": lacking_words(runs)}
+        words += [f"{QUANTITIES[name].title}: {level}" for name, level in levels.items() if level]
+        found.append((system, "; ".join(dict.fromkeys([*words, *provisioned_sources(runs)]))))
     return found
 
 
@@ -80,9 +72,5 @@ def _devices(devices: Any) -> str:
 
 def commands_of(results: Sequence[PointResults]) -> list[tuple[str, str]]:
     """Return for each point the command line of its first run."""
-    found = []
-    for one in results:
-        command = one.any.provenance.command
-        if isinstance(command, list):
-            found.append((f"{one.system}: {one.point}", shlex.join(map(str, command))))
-    return found
+    commands = [(f"{one.system}: {one.point}", one.any.provenance.command) for one in results]
+    return [(where, shlex.join(map(str, words))) for where, words in commands if isinstance(words, list)]

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jpwr.process.whole_file import write_whole
-from record.values import count, grouped
+from record.values import count
 from results.files.quantities import Quantity
-from results.files.workloads import title_of
 from results.find.in_parallel import for_each
 from results.find.records import Record, RecordError, Skipped
 from results.points.repeats import PointResults, by_point
 from results.predict.curve import FEWEST_POINTS
 from results.predict.predict import groups_of
-from results.show.page.decision import Decision, decide
 from results.show.page.first_page import first_page
-from results.show.page.origin import commands_of, origin_table, quality_of
+from results.show.page.origin import commands_of, origin_table, quality_table, sources_of
 from results.show.page.shortcomings import limits, measure_next
-from results.show.plots.style import Chart, styles_of_systems
+from results.show.page.workload import Workload, workloads_of
+from results.show.plots.style import Styles, styles_of_systems
 from results.show.plots.workload import charts_of
-from results.show.tables.accept import matrix, outcome_text, verdict_table
+from results.show.tables.accept import verdict_table
 from results.show.tables.cells import STATUS, Cell, Table, is_number, sort_value
 from results.show.tables.cost import cost_table, crossing_table
 from results.show.tables.doubts import alike
@@ -30,69 +29,18 @@ from results.show.tables.prediction import disturbed_words
 from results.show.tables.reads import file_table, of_reads, read_table
 from results.show.tables.regions import region_table, split_notes
 from results.show.tables.table import LONG, point_table, within_limits
-from results.show.words import cost_words, form_of_score, of_ranking, of_workload
+from results.show.words import changes, cost_words, first_of, form_of_score, not_ranked, of_workload
 from results.verdicts.cost import Costs
 from results.verdicts.quality import GRADES
 from results.verdicts.ranking import ranked_points
 from results.verdicts.requirements import Requirements
+from results.verdicts.tender.decision import Decision
 from results.verdicts.tender.pledge import Pledge
 
 TEMPLATE = "report.html.j2"
 ENDINGS = (".html", ".htm")
 DETAILS_SHOWN = 3  # cases of a limit
 LONG_TEXT = 24  # characters: a longer text is wrapped
-
-
-class Section(NamedTuple):
-    """One workload on one kind of data."""
-
-    title: str
-    short: str  # the title without its data
-    anchor: str
-    results: list[PointResults]
-    charts: list[Chart]
-    limits: list[str]  # of load, of servers
-    outliers: list[str]  # sentences on points that differ from their neighbours
-
-
-def sections_of(records: Sequence[Record]) -> list[Section]:
-    """Return a section for each workload on each kind of data."""
-    split = by_workload(by_point(records))
-    styles = styles_of_systems(one for group in split for one in group)
-    sections = []
-    for index, results in enumerate(split):
-        point = _first_good(results).point
-        name, title = f"{point.benchmark}_{index}", title_of(point.benchmark)
-        short = title if point.model in title else f"{title}, {point.model}"
-        charts = [chart._replace(name=f"{name}_{chart.name}") for chart in charts_of(results, styles)]
-        groups = [group for group in groups_of(ranked_points(results)) if len(group.points) >= FEWEST_POINTS]
-        outliers = list(chain.from_iterable(for_each(disturbed_words, groups)))
-        limits = within_limits(results)
-        sections.append(Section(title_of_workload(results), short, name, results, charts, limits, outliers))
-    return sections
-
-
-def by_workload(results: Sequence[PointResults]) -> list[list[PointResults]]:
-    """Return the points of each workload on each kind of data."""
-    split: list[list[PointResults]] = []
-    for group in grouped(results, lambda one: one.point[:2]).values():
-        # Failed points have no record of their data: they join the first kind.
-        kinds = list(dict.fromkeys(one.point[2:4] for one in group if one.good)) or [group[0].point[2:4]]
-        split += [
-            [one for one in group if one.point[2:4] == kind or (not one.good and kind == kinds[0])] for kind in kinds
-        ]
-    return split
-
-
-def title_of_workload(results: Sequence[PointResults]) -> str:
-    """Return the title of the points of a workload."""
-    point = _first_good(results).point
-    details = ", ".join(filter(None, [point.model, point.data, point.sample]))
-    return f"{title_of(point.benchmark)}: {details}"
-
-
-def _first_good(results: Sequence[PointResults]) -> PointResults:
-    return next((one for one in results if one.good), results[0])
 
 
 class Heading(NamedTuple):
@@ -141,7 +89,7 @@ def points_table(results: Sequence[PointResults]) -> Table:
 # Functions that the template calls, most of them with the results of a section's points.
 CALLED = (
     *(points_table, region_table, split_notes, of_reads, read_table, file_table),
-    *(grid_of, matrix, of_ranking, outcome_text, verdict_table),
+    *(grid_of, within_limits, verdict_table, first_of, not_ranked, changes),
 )
 
 
@@ -165,15 +113,26 @@ def write_report(
 
     Returns the files, the page first.
     """
-    decision = decide(by_point(records), requirements, costs, skipped, pledge) if requirements else None
+    decision = Decision(by_point(records), requirements, costs, skipped, pledge) if requirements else None
     if decision:
-        records = [record for record in records if record not in decision.tender.left_out]
-    sections = sections_of(records)
+        records = [record for record in records if record not in decision.left_out]
+    workloads = workloads_of(by_point(records))
+    styles = styles_of_systems(point for workload in workloads for point in workload.results)
+    charts = {
+        workload.name: [
+            chart._replace(name=f"{workload.name}_{chart.name}") for chart in charts_of(workload.results, styles)
+        ]
+        for workload in workloads
+    }
+    values = _values(records, skipped, workloads, costs, decision, styles)
     folder = page.with_name(f"{page.stem}_plots")
     folder.mkdir(parents=True, exist_ok=True)
-    charts = [chart for section in sections for chart in section.charts]
-    drawn = dict(zip(charts, for_each(lambda chart: (chart.svg(), chart.png()), charts), strict=True))
-    write_whole(page, _render(records, skipped, sections, costs, decision, lambda chart: drawn[chart][0]))
+    every = [chart for of_workload in charts.values() for chart in of_workload]
+    drawn = dict(zip(every, for_each(lambda chart: (chart.svg(), chart.png()), every), strict=True))
+    templates = environment()
+    templates.globals |= {function.__name__: function for function in CALLED}
+    values |= {"charts": charts, "svg": lambda chart: drawn[chart][0]}
+    write_whole(page, templates.get_template(TEMPLATE).render(values))
     pictures = {folder / f"{chart.name}.png": png for chart, (_, png) in drawn.items()}
     for picture, png in pictures.items():
         write_whole(picture, png)
@@ -193,44 +152,42 @@ def environment() -> Any:
     )
 
 
-def _render(
+def _values(
     records: Sequence[Record],
     skipped: Sequence[Skipped],
-    sections: Sequence[Section],
+    workloads: Sequence[Workload],
     costs: Costs | None,
     decision: Decision | None,
-    svg: Callable[[Chart], str],
-) -> str:
-    templates = environment()
-    templates.globals |= {function.__name__: function for function in CALLED}
-    workloads = [(section.short, section.results) for section in sections]
-    groups = [section.results for section in sections]
-    points = [point for group in groups for point in group]
-    outliers = [words for section in sections for words in section.outliers]
-    found = limits(records, skipped, workloads, outliers, decision)
+    styles: Styles,
+) -> dict[str, Any]:
+    """Return what the template shows, without the charts."""
+    titled = [(workload.short, workload.results) for workload in workloads]
+    groups = [workload.results for workload in workloads]
+    predicted = [group for points in groups for group in groups_of(ranked_points(points))]
+    enough = [group for group in predicted if len(group.points) >= FEWEST_POINTS]
+    found = limits(records, skipped, titled, chain.from_iterable(for_each(disturbed_words, enough)), decision)
     failed = decision.failed if decision else ()
     created = sorted(str(date)[:10] for one in records if (date := one.provenance.created))
-    text: str = templates.get_template(TEMPLATE).render(
-        title=f"Speed and energy of {', '.join(dict.fromkeys(record.system for record in records))}",
-        about=[count(len(records), "run"), " to ".join(dict.fromkeys([*created[:1], *created[-1:]]))],
-        sections=sections,
-        svg=svg,
-        decision=decision,
-        details_shown=DETAILS_SHOWN,
-        grades=GRADES,
-        commands=commands_of(points),
-        first_page=first_page(workloads, styles_of_systems(points), costs, decision),
-        answers=[(title, of_workload(results)) for title, results in workloads],
-        form=form_of_score(decision.tender.requirements, decision.ranked.reference) if decision else "",
-        limits=found,
-        measure_next=measure_next(found),
-        skipped=alike(str(file) for file in skipped if file.systems is None),
-        quality=quality_of(records),
-        origins=origin_table(records),
-        files=[(record.file.path, record.file.sha256) for record in records if record.file],
-        costs=cost_table(groups, costs) if costs else None,
-        cost_words=dict.fromkeys(" ".join(cost_words(group, costs, failed)) for group in groups) if costs else (),
-        crossings=crossing_table(groups, costs, failed) if costs else None,
-        assumptions=costs.assumptions() if costs else (),
-    )
-    return text
+    return {
+        "title": f"Speed and energy of {', '.join(dict.fromkeys(record.system for record in records))}",
+        "about": [count(len(records), "run"), " to ".join(dict.fromkeys([*created[:1], *created[-1:]]))],
+        "workloads": workloads,
+        "decision": decision,
+        "details_shown": DETAILS_SHOWN,
+        "grades": GRADES,
+        "commands": commands_of([point for points in groups for point in points]),
+        "first_page": first_page(titled, styles, costs, decision),
+        "answers": [(title, of_workload(results)) for title, results in titled],
+        "form": form_of_score(decision.requirements, decision.ranked.reference) if decision else "",
+        "limits": found,
+        "measure_next": measure_next(found),
+        "skipped": alike(str(file) for file in skipped if file.systems is None),
+        "quality": quality_table(records),
+        "sources": sources_of(records),
+        "origins": origin_table(records),
+        "files": [(record.file.path, record.file.sha256) for record in records if record.file],
+        "costs": cost_table(groups, costs) if costs else None,
+        "cost_words": dict.fromkeys(" ".join(cost_words(group, costs, failed)) for group in groups) if costs else (),
+        "crossings": crossing_table(groups, costs, failed) if costs else None,
+        "assumptions": costs.assumptions() if costs else (),
+    }

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from record.kinds import LEFT_OUT, NEIGHBOURS, PLACES, SIZE, SIZE_OF_OTHERS, TIE, Advice
-from record.values import PER_DEVICE, grouped
+from record.kinds import LEFT_OUT, NEIGHBOURS, PLACES, SIZE, TIE, Advice
+from record.values import grouped
 from results.find.records import Record, Skipped
 from results.points.repeats import PointResults
-from results.show.page.decision import Decision
 from results.show.tables.doubts import alike, deviations_once, failures_once
 from results.show.words import scaled_words
 from results.verdicts.outcome import Outcome
-from results.verdicts.ranking import by_energy_kind, rank, ranked_points
+from results.verdicts.ranking import by_energy_kind, ranked_points
+from results.verdicts.tender.decision import Decision
 
 
 class Shortcoming(NamedTuple):
@@ -27,13 +27,13 @@ def limits(
     records: Sequence[Record],
     skipped: Sequence[Skipped],
     workloads: Sequence[tuple[str, Sequence[PointResults]]],
-    disturbed: Sequence[str],
+    disturbed: Iterable[str],
     decision: Decision | None,
 ) -> list[Shortcoming]:
     """Return all limits of the results, each once, the most serious first."""
     found = [*_left_out(skipped), *failures_once(records), *(_of_decision(decision) if decision else ())]
     for title, results in workloads:
-        found += [*([] if decision else _ties(title, results)), *_energies_apart(title, results)]
+        found += _energies_apart(title, results)
     found += deviations_once([point for _, results in workloads for point in results])
     found += [(NEIGHBOURS, words) for words in disturbed]
     merged = [
@@ -57,31 +57,20 @@ def _left_out(skipped: Sequence[Skipped]) -> Iterator[tuple[Advice, str]]:
 
 def _of_decision(decision: Decision) -> Iterator[tuple[Advice, str]]:
     ranked = decision.ranked
-    firsts, sizes = [ranked.scores[0].system, *ranked.tied], scaled_words(ranked)
-    is_of_first = any(systems.intersection(firsts) for systems, _ in sizes)
-    for _, words in sizes:
-        yield SIZE if is_of_first else SIZE_OF_OTHERS, words
+    yield from ((SIZE, words) for words in scaled_words(ranked))
     yield from _undecided(decision)
     if ranked.tied:
-        yield TIE, f"{', '.join(firsts)} {ranked.title}"
+        yield TIE, f"{', '.join([ranked.scores[0].system, *ranked.tied])} {ranked.title}"
 
 
 def _undecided(decision: Decision) -> Iterator[tuple[Advice, str]]:
     """Yield each undecided requirement with its systems, without those that fail another requirement."""
-    undecided = [one for one in decision.tender.must if one.outcome is Outcome.UNDECIDED]
+    undecided = [one for one in decision.must if one.outcome is Outcome.UNDECIDED]
     undecided = [one for one in undecided if one.system not in decision.failed]
     for (advice, item), verdicts in grouped(undecided, lambda one: (one.reasons[0].advice, str(one.item))).items():
         reasons = list(dict.fromkeys(one.reason for one in verdicts))
         why = f": {reasons[0]}" if len(reasons) == 1 else ""
         yield advice, f"{', '.join(one.system for one in verdicts)}, {item}{why}"
-
-
-def _ties(title: str, results: Sequence[PointResults]) -> Iterator[tuple[Advice, str]]:
-    for precision, mine in grouped(ranked_points(results), lambda one: one.precision).items():
-        ranking = rank(mine, PER_DEVICE)
-        if ranking and ranking.tied:
-            names = ", ".join(one.system for one in (ranking.first, *ranking.tied))
-            yield TIE, f"{title} in {precision}: {names}"
 
 
 def _energies_apart(title: str, results: Sequence[PointResults]) -> Iterator[tuple[Advice, str]]:

@@ -5,15 +5,14 @@ Nothing is loaded from elsewhere, and each page can be read without JavaScript.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from jpwr.process.whole_file import write_whole
-from record.values import LONGEST_BYTES, PER_DEVICE, WORK, count
+from record.values import PER_DEVICE, WORK, count
 from results.files.quantities import QUANTITIES, Shown, quantities
 from results.find.in_parallel import for_each
 from results.find.records import Record, RecordError, Skipped
@@ -21,8 +20,9 @@ from results.frames import csv_text, points_frame
 from results.points.repeats import PointResults, by_point
 from results.show.page.first_page import first_page
 from results.show.page.origin import commands_of, origin_table
-from results.show.page.report import DETAILS_SHOWN, by_workload, environment, grid_of, points_table, title_of_workload
+from results.show.page.report import DETAILS_SHOWN, environment, grid_of, points_table
 from results.show.page.shortcomings import limits
+from results.show.page.workload import Workload, workloads_of
 from results.show.plots.style import Styles, styles_of_systems
 from results.show.plots.workload import frame_of, speed_against_energy
 from results.show.tables.cells import Table
@@ -32,16 +32,6 @@ from results.verdicts.quality import why_not_ranked
 from results.verdicts.ranking import why_left_out
 
 FILES = "files_of_site.txt"  # names of all files: the next site removes these and no others
-
-
-class Workload(NamedTuple):
-    """One workload on one kind of data: its title, the name of its files, and its points."""
-
-    title: str
-    name: str
-    results: list[PointResults]
-    links: list[str]  # page of each point
-    limits: list[str]  # of each point, in few words
 
 
 def write_site(records: Sequence[Record], skipped: Sequence[Skipped], folder: Path) -> int:
@@ -56,15 +46,12 @@ def write_site(records: Sequence[Record], skipped: Sequence[Skipped], folder: Pa
     templates = environment()
     templates.globals |= {"count": count, "details_shown": DETAILS_SHOWN, "grid_of": grid_of, "root": ""}
     styles = styles_of_systems(points := by_point(records))
-    written, workloads = [FILES, *map(_file, records)], list[Workload]()
-    for results in by_workload(points):
-        title = title_of_workload(results)
-        name = _name(title, {"index", "script", *(one.name for one in workloads)})
-        page = partial(_write_point, folder, templates, name, title)
-        links = [f"points/{_id(one.any)}.html" for one in results]
-        workload = Workload(title, name, results, links, list(for_each(page, results, together=20)))
-        workloads.append(workload)
-        for path, content in _files_of(workload, templates, styles):
+    written, workloads = [FILES, *map(_file, records)], workloads_of(points)
+    for workload in workloads:
+        page = partial(_write_point, folder, templates, workload)
+        of_points = list(for_each(page, workload.results, together=20))
+        links = [f"points/{_id(one.any)}.html" for one in workload.results]
+        for path, content in _files_of(workload, links, of_points, templates, styles):
             write_whole(folder / path, content)
             written.append(path)
         written += links
@@ -96,11 +83,6 @@ def files_of_site(folder: Path) -> set[str]:
     return {name for name in names if (folder / name).resolve().is_relative_to(folder.resolve())}
 
 
-def _name(title: str, taken: set[str]) -> str:
-    name = re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_")[:LONGEST_BYTES] or "workload"
-    return next(one for mark in range(len(taken) + 1) if (one := f"{name}{mark or ''}") not in taken)
-
-
 def _id(record: Record) -> str:
     """Return the name of a run, and of the point that it is the first of: the same in each site."""
     return record.file.sha256[:16]
@@ -110,10 +92,10 @@ def _file(record: Record) -> str:
     return f"records/{_id(record)}.json"
 
 
-def _write_point(folder: Path, templates: Any, workload: str, title: str, one: PointResults) -> str:
+def _write_point(folder: Path, templates: Any, workload: Workload, one: PointResults) -> str:
     """Write the page of a point, and copy its records; returns its limits in few words."""
     runs, table = [*one.good, *one.bad], point_table([one]).filled()
-    found = limits(runs, (), [(title, [one])], (), None)
+    found = limits(runs, (), [(workload.title, [one])], (), None)
     for record in runs:
         write_whole(folder / _file(record), Path(record.file.path).read_bytes())
     why = _why_not_ranked(one)
@@ -121,8 +103,8 @@ def _write_point(folder: Path, templates: Any, workload: str, title: str, one: P
     text = templates.get_template("site_point.html.j2").render(
         root="../",
         one=one,
-        title=title,
-        workload=f"{workload}.html",
+        title=workload.title,
+        workload=f"{workload.name}.html",
         why=why,
         limits=found,
         values=Table(quantities("quantity", "value", "meaning"), list(values)),
@@ -144,16 +126,18 @@ def _why_not_ranked(one: PointResults) -> str:
     return f"energy not ranked: {why}" if (why := why_not_ranked(one)) else ""
 
 
-def _files_of(one: Workload, templates: Any, styles: Styles) -> Iterator[tuple[str, str | bytes]]:
-    """Yield name and content of the files of a workload."""
-    frame = points_frame(one.results).assign(limits=one.limits, page=one.links)
+def _files_of(
+    one: Workload, links: Sequence[str], of_points: Sequence[str], templates: Any, styles: Styles
+) -> Iterator[tuple[str, str | bytes]]:
+    """Yield name and content of the files of a workload, given page and limits, in few words, of each point."""
+    frame = points_frame(one.results).assign(limits=of_points, page=links)
     yield f"{one.name}.csv", csv_text(frame)
     yield f"{one.name}.parquet", frame.to_parquet(None, index=False)
     points = points_table(one.results)
     shown = [column.shown is not Shown.MORE or column.path in (PER_DEVICE, WORK) for column in points.columns]
     table = points.chosen([at for at, is_shown in enumerate(shown) if is_shown])
-    rows = [[*row, limits] for row, limits in zip(table.rows, one.limits, strict=True)]
+    rows = [[*row, limits] for row, limits in zip(table.rows, of_points, strict=True)]
     table = replace(table, columns=[*table.columns, QUANTITIES["limits"]], rows=rows)
     charts = list(speed_against_energy(frame_of(one.results), one.results[0].any.work_unit, styles))
-    text = templates.get_template("site_workload.html.j2").render(workload=one, table=table, charts=charts)
+    text = templates.get_template("site_workload.html.j2").render(workload=one, links=links, table=table, charts=charts)
     yield f"{one.name}.html", text

@@ -9,7 +9,7 @@ from results.files.quantities import QUANTITIES, Quantity, quantities
 from results.points.repeats import PointResults
 from results.show.tables.cells import Cell, Table
 from results.show.tables.doubts import alike
-from results.verdicts.cost import Costs, cheapest, costed_work, crossings, why_not_costed
+from results.verdicts.cost import Costs, cheapest, cost_of, costed_work, crossings
 
 
 def cost_table(sections: Sequence[Sequence[PointResults]], costs: Costs) -> Table:
@@ -23,7 +23,7 @@ def cost_table(sections: Sequence[Sequence[PointResults]], costs: Costs) -> Tabl
         is_swept = len({point.limits for point in results if point.good}) > 1
         for kind, best in cheapest(results, costs).items():
             for system, (point, cost) in best.items():
-                costed.add((system, kind.precision))
+                costed.add((system, kind[0]))
                 place = [point.point.place, *([str(point.limits)] if is_swept else [])]
                 parts = (cost.estimate or cost.total, cost.machine, cost.electricity, cost.energy_kwh, cost.co2_kg)
                 body.append([model, system, *kind, place, costed_work(point).words, *parts])
@@ -32,7 +32,7 @@ def cost_table(sections: Sequence[Sequence[PointResults]], costs: Costs) -> Tabl
         for (system, precision), points in groups.items():
             good = [point for point in points if point.good]
             if (system, precision) not in costed and (good or system not in with_good):
-                reasons = alike([why_not_costed(point, costs) for point in good or points])
+                reasons = alike(str(cost_of(point, costs)) for point in good or points)
                 row = [model, system, precision or "not known" * bool(good), "", "; ".join(reasons)]
                 body.append([*row, *[None] * (len(columns) - len(row))])
     return Table(columns, body)

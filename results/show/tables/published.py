@@ -25,17 +25,14 @@ COLUMNS = quantities(
 
 def published_text(figures: Iterable[Figure], words: Sequence[str]) -> str:
     """Return the figures that have all these words as a table, with their sources below; raises RecordError if none."""
-    chosen = [one for one in figures if all(word.lower() in _searched(one) for word in words)]
+    searched = {one: "\n".join(one[: one._fields.index("source")]).lower() for one in figures}
+    chosen = [one for one, text in searched.items() if all(word.lower() in text for word in words)]
     if not chosen:
         raise RecordError(f"no published figure has {' and '.join(words)}: 'caraml published' without words shows all")
     sources = {source: index for index, source in enumerate(dict.fromkeys(one.source for one in chosen), 1)}
     rows = [_row(one, ", ".join(filter(None, one[2:4])), f"[{sources[one.source]}]") for one in chosen]
     text = rendered(Table(COLUMNS, rows).filled(), "text", str.ljust)
     return "\n".join([text, *(f"[{index}] {source}" for source, index in sources.items())])
-
-
-def _searched(figure: Figure) -> str:
-    return "\n".join(figure[: Figure._fields.index("source")]).lower()
 
 
 def _row(one: Figure, whose: str, source: str) -> list[Cell]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from record.findings import finding
 from record.values import devices_text, grouped
@@ -28,9 +28,7 @@ from results.verdicts.outcome import Outcome
 from results.verdicts.quality import grade
 from results.verdicts.requirements import (
     AT_LEAST,
-    LONGEST_S,
     MEASURED,
-    MOST_OF_SHARES,
     Item,
     Requirements,
     Selection,
@@ -47,13 +45,6 @@ PLACE = ("of", *POINT, "work_unit", *OF_TIME)
 
 
 @dataclass(frozen=True)
-class PledgedItem(Item):
-    """One pledged number."""
-
-    WORDS: ClassVar[Mapping[str, str]] = {"passed": "kept", "failed": "not kept"}
-
-
-@dataclass(frozen=True)
 class Pledge:
     """Content of a pledge file."""
 
@@ -63,7 +54,7 @@ class Pledge:
     system: Annotated[Text, "system tag of the runs", {"format": NAME}]
     devices: Annotated[From1, "of the whole machine"]
     points: Annotated[tuple[Mapping[str, Any], ...], {"minItems": 1}]
-    items: tuple[PledgedItem, ...] = ()  # numbers of the points
+    items: tuple[Item, ...] = ()  # numbers of the points
     signature: str = ""  # who signed, in words
 
     @property
@@ -85,7 +76,7 @@ def read_pledge(path: Path, workloads: Mapping[str, Selection], signers: Path | 
     return replace(pledge, items=tuple(items), signature=_signed(path, signers))
 
 
-def _items(point: Mapping[str, Any], where: str, workloads: Mapping[str, Selection]) -> Iterator[PledgedItem]:
+def _items(point: Mapping[str, Any], where: str, workloads: Mapping[str, Selection]) -> Iterator[Item]:
     """Yield the pledged numbers of one point; raises RecordError for a mistake in it."""
     for key in point:
         check_key(key, (*PLACE, *PLEDGED), where)
@@ -95,14 +86,12 @@ def _items(point: Mapping[str, Any], where: str, workloads: Mapping[str, Selecti
         raise RecordError(f"{where} lacks 'devices'")
     for name in PLEDGED:
         if name in point:
-            most = (MOST_OF_SHARES | LONGEST_S).get(name)
-            kind = Annotated[Above0, {"maximum": most}] if most else Above0
-            limit = value_as(kind, point[name], where, name)
+            limit = value_as(Above0, point[name], where, name)
             place = {key: point[key] for key in PLACE if key in point}
             if name != TIME and TIME in point:
                 place = {key: value for key, value in place.items() if key not in OF_TIME}
             values = place | {"what": name, "at_least" if name in AT_LEAST else "at_most": limit}
-            yield completed(filled(PledgedItem, values, where), workloads, where)
+            yield completed(filled(Item, values, where), workloads, where)
 
 
 def _signed(path: Path, signers: Path | None) -> str:
