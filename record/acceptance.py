@@ -38,21 +38,6 @@ def stated(draft_tokens: int, length: float, model: str) -> tuple[float, str]:
     return (length, "stated by the user") if length else published().get((model, draft_tokens), (0.0, "nobody"))
 
 
-def label(draft_tokens: int, length: float) -> str:
-    """Return what is different from a server without speculation, in words."""
-    return f"{draft_tokens} draft tokens, {length:g} tokens a step"
-
-
-def of_text(draft_tokens: int, length: float, model: str) -> str:
-    """Return whose acceptance a load has, to follow its lengths; empty without speculation.
-
-    A text of another acceptance is another workload, and never ranked with this one.
-    """
-    if not draft_tokens:
-        return ""
-    return f", {label(draft_tokens, length)} by the user" if length else f", acceptance of {model}"
-
-
 def length_of(steps: float | None, accepted_tokens: float | None) -> float | None:
     """Return the acceptance length that counters give; 1 without any step, None without counters."""
     if steps is None or accepted_tokens is None:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from jpwr.intervals import LEVEL, students_t
 from record.findings import Finding, finding
-from record.perplexity import facts_of_text, judged_text
+from record.model import Record
 
 # Of the reference: MLPerf Inference 6.0, inference_policies at ac93e89, accuracy of most workloads.
 LEAST_RIGHT = 0.99
@@ -40,6 +40,9 @@ ROUNDED = 1e-3  # by which rounding may put the logarithm of a probability above
 # model agree in a few letters, and 1 in 50 times as little by rounding alone.
 LEAST_OF_LOAD = 0.2
 BEGINNING = 32  # tokens of an answer of the load that are then compared, as many as a question's answer has
+WEIGHTS = ("url", "model_path", "real_weights")  # options of a server with weights that know a text
+MOST_LISTED = 1.01  # sum of listed probabilities, which are rounded
+LEAST_REST = 1e-9  # of the probability, for the tokens that are not listed: rounding may leave less than nothing
 UNREADABLE = "\ufffd", "bytes:"  # in a token that is a part of a character
 
 
@@ -163,7 +166,13 @@ def facts_of(stored: Mapping[str, Any]) -> dict[str, Any]:
     if expected := stored.get("expected"):
         right = sum(wanted.casefold() in answer.casefold() for wanted, answer in expected)
         found |= {"expected": len(expected), "right": right, "reference": stored["reference"]}
-    return found | facts_of_text(stored.get("text"))
+    if text := stored.get("text"):  # without a perplexity if the server could not be asked, or lists more than all
+        places, reference = text["places"], text["reference"]
+        found["perplexity_tokens"] = len(places)
+        if places and max(math.fsum(map(math.exp, listed)) for _, listed in places) <= MOST_LISTED:
+            found["perplexity"] = perplexity(places, text["vocabulary"])
+            found |= {"perplexity_reference": reference} if reference else {}
+    return found
 
 
 def _likelihood(idle: Sequence[Answer], loaded: Sequence[Answer]) -> dict[str, float]:
@@ -206,4 +215,48 @@ def judged(facts: Mapping[str, Any]) -> Iterator[Finding]:
     least = LEAST_RIGHT * facts.get("reference", 0.0)
     if facts.get("expected") and facts["right"] < least * facts["expected"]:
         yield finding("answers_below", right=facts["right"], expected=facts["expected"], least=least)
-    yield from judged_text(facts)
+    yield from _judged_text(facts)
+
+
+def perplexity(places: Sequence[tuple[int, Sequence[float]]], vocabulary: int) -> float:
+    """Return the perplexity over places of a text; each has the listed log-probabilities, and which one is the text's.
+
+    That is -1 for a token that is not listed. A server lists the log-probabilities of its most likely next tokens, and
+    not that of any token. All others are taken to share the rest of the probability evenly. This is a distribution
+    itself, so that its logarithmic score is a proper one (Gneiting and Raftery 2007, doi:10.1198/016214506000001437).
+    It differs from the model's own perplexity, and is compared only with that of the same text and the same number of
+    listed tokens.
+    """
+    return math.exp(-statistics.fmean(_logprob(at, listed, vocabulary) for at, listed in places))
+
+
+def _logprob(at: int, listed: Sequence[float], vocabulary: int) -> float:
+    if at >= 0:
+        return listed[at]
+    rest = max(LEAST_REST, 1 - math.fsum(map(math.exp, listed)))
+    return math.log(rest / max(1, vocabulary - len(listed)))
+
+
+def not_checked(record: Record, facts: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield which checks the options of a run ask for, and its answers do not have."""
+    if record.serving.speculation:
+        return
+    pairs = (("questions", "questions"), ("questions_file", "expected"))
+    if any(record.option(f"answers.{option}") and not facts.get(name) for option, name in pairs):
+        yield finding("answers_unknown")
+    has_weights = any(record.option(f"serve.{name}") for name in WEIGHTS)
+    if record.option("answers.perplexity") and has_weights and "perplexity_tokens" not in facts:
+        yield finding("perplexity_unknown")
+
+
+def _judged_text(facts: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield why a server's weights or arithmetic are wrong, and a remark on what could not be checked."""
+    found, reference = facts.get("perplexity"), facts.get("perplexity_reference")
+    if found is None:
+        if "perplexity_tokens" in facts:
+            yield finding("perplexity_unknown")
+    elif reference is None:
+        yield finding("perplexity_unjudged", perplexity=found)
+    elif not LEAST_RIGHT <= (likelihood := reference / found) <= 1 / LEAST_RIGHT:
+        ends = {"least": LEAST_RIGHT, "most": 1 / LEAST_RIGHT}
+        yield finding("perplexity_differs", perplexity=found, reference=reference, likelihood=likelihood, **ends)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from record.acceptance import label as label_of_speculation
-from record.acceptance import length_of, of_text, stated
-from record.demand import DATA, MADE, SLOS, hosts_of, label, made_trace, of_trace
-from record.model import OF_ALL_COPIES, Layout, Record, Speculation
+from record.acceptance import length_of, stated
+from record.csv_rows import csv_rows
+from record.demand import MADE, SLOS, hosts_of, made_trace
+from record.model import OF_ALL_COPIES, Layout, Record
 from record.part import changed, is_number, with_known
 from record.values import count
 
@@ -17,6 +20,7 @@ SAME = {"precision": "compute.precision", "data": "data.data", "system": "run.sy
 MODELS = ("model.size", "model.variant")  # options with the last word of a model's name
 SAMPLES = {"sequence_length": "tokens", "image_size": "pixels"}  # unit of a sample's size, by the key of the layout
 PEAK = "peak_tflops_per_device"
+PERPLEXITIES = Path(__file__).with_name("perplexity.csv")  # of the suite's text
 LAYOUT_OF_SERVER = {
     "global_batch_size": "load.concurrency",
     "num_devices": "serve.devices",
@@ -37,7 +41,8 @@ def as_asked(record: Record) -> Record:
     metrics = {PEAK: peak if is_number(peak) and peak else None, "target_loss": record.option("window.to_loss") or None}
     if record.serving:
         facts |= _served(record)
-        metrics |= _limits(record)
+        slo = SLOS.get(record.option("load.slo") or "")
+        metrics |= {"slo_ttft_s": slo.ttft_s, "slo_tpot_s": slo.tpot_s} if slo else {}
     else:
         facts["layout"] = layout = with_known(record.layout, _layout(record))
         facts["sample"] = _sample(layout, record.work_unit)
@@ -69,16 +74,17 @@ def _served(record: Record) -> dict[str, Any]:
     is_started = not url and not record.option("serve.real_weights")
     name = f"server at {url}" if url else server
     own = _last_part(path) or record.option("serve.served_model") or record.option("serve.model")
-    serving = {
-        "server": name,
-        "slo": record.option("load.slo"),
-        "speculation": _speculation(record),
-    }
+    serving: dict[str, Any] = {"server": name, "slo": record.option("load.slo")}
+    if known := record.serving.speculation:
+        drafts = _asked_speculation(record)
+        length, source = stated(*drafts) if drafts[0] else (None, None)
+        known = with_known(known, {"draft_tokens": drafts[0] or None, "stated_length": length, "source": source})
+        serving["speculation"] = changed(known, measured_length=length_of(known.steps, known.accepted_tokens))
     return {
-        "data": DATA,
+        "data": "random tokens",
         "model": own if is_started else None,
-        "sample": _lengths(record),
-        "variant": variant_of(record, name),
+        "sample": _sample_of_load(record),
+        "variant": _variant(record, name),
         "layout": with_known(record.layout, {key: record.option(path) for key, path in LAYOUT_OF_SERVER.items()}),
         "serving": with_known(record.serving, serving),
     }
@@ -88,7 +94,7 @@ def _last_part(path: object) -> str:
     return str(path).rstrip("/").rpartition("/")[2]
 
 
-def variant_of(record: Record, server: str) -> list[str]:
+def _variant(record: Record, server: str) -> list[str]:
     """Return the server and the options that make it another one, in words."""
     rate, drafts = record.option("load.rate_per_s"), _asked_speculation(record)
     limit_s = record.option("load.idle_limit_s")
@@ -99,7 +105,7 @@ def variant_of(record: Record, server: str) -> list[str]:
         "chat" if record.option("load.endpoint") == "chat" else None,
         ", ".join(f"{role} on {count(nodes, 'node')}" for role, nodes in roles.items()),
         f"idle for {limit_s:g} s at most" if record.option("load.trace") and is_number(limit_s) else None,
-        label_of_speculation(drafts[0], stated(*drafts)[0]) if drafts[0] else None,
+        _speculation_words(drafts[0], stated(*drafts)[0]) if drafts[0] else None,
         record.option("serve.server_args"),
     ]
     return list(filter(None, found))
@@ -113,29 +119,40 @@ def _asked_speculation(record: Record) -> tuple[int, float, str]:
     return drafts or 0, length or 0.0, model or ""
 
 
-def _speculation(record: Record) -> Speculation | None:
-    known, drafts = record.serving.speculation, _asked_speculation(record)
-    if not known:
-        return None
-    length, source = stated(*drafts) if drafts[0] else (None, None)
-    values = {"draft_tokens": drafts[0] or None, "stated_length": length, "source": source}
-    return changed(with_known(known, values), measured_length=length_of(known.steps, known.accepted_tokens))
+def _speculation_words(draft_tokens: int, length: float) -> str:
+    return f"{draft_tokens} draft tokens, {length:g} tokens a step"
 
 
-def _lengths(record: Record) -> str | None:
-    """Return the lengths of requests in words; of a trace in a file, only the record has its digest."""
-    after, trace, seed = of_text(*_asked_speculation(record)), record.option("load.trace"), record.option("load.seed")
-    if trace in MADE and isinstance(seed, int):
-        return of_trace(trace, made_trace(trace, seed)[0]) + after
-    if trace:
-        digest = re.search("[0-9a-f]{12}", record.sample)
-        return of_trace(_last_part(trace), digest[0] if digest else "unknown") + after
+def _sample_of_load(record: Record) -> str | None:
+    """Return the lengths of requests in words; of a trace in a file, only the record has its digest.
+
+    A text of another acceptance is another workload, and never ranked with this one.
+    """
+    trace, seed = record.option("load.trace"), record.option("load.seed")
     names = ("input_tokens", "output_tokens", "length_sigma", "lengths_file")
     asked = [record.option(f"load.{name}") for name in names]
-    return None if None in asked else label(*asked) + after
+    if trace:
+        stored = re.search("[0-9a-f]{12}", record.sample)
+        is_made = trace in MADE and isinstance(seed, int)
+        digest = made_trace(trace, seed)[0] if is_made else stored[0] if stored else "unknown"
+        words = f"conversations of {_last_part(trace)}, SHA-256 {digest}"
+    elif None in asked:
+        return None
+    else:
+        mean_input, mean_output, sigma, lengths_file = asked
+        words = f"{mean_input}/{mean_output} tokens" + (f", log-normal {sigma:g}" if sigma else "")
+        words = f"lengths of {_last_part(lengths_file)}" if lengths_file else words
+    drafts, length, model = _asked_speculation(record)
+    of_user = f", {_speculation_words(drafts, length)} by the user" if length else f", acceptance of {model}"
+    return words + of_user if drafts else words
 
 
-def _limits(record: Record) -> dict[str, float]:
-    """Return the limits of latency of the preset that a load names."""
-    slo = SLOS.get(record.option("load.slo") or "")
-    return {"slo_ttft_s": slo.ttft_s, "slo_tpot_s": slo.tpot_s} if slo else {}
+@cache
+def references() -> Mapping[tuple[str, str], float]:
+    """Return the perplexity of the suite's text by model and precision, each of an own run."""
+    return {(row["model"], row["precision"]): float(row["perplexity"]) for row in csv_rows(PERPLEXITIES)}
+
+
+def reference_of(model: str, precision: str, given: float) -> float | None:
+    """Return the reference: the suite's own, if it has one of the model, or the given one; None for 0."""
+    return references().get((model, precision)) or given or None

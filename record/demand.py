@@ -8,10 +8,8 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from pathlib import PurePath
 from typing import Any, NamedTuple
 
-DATA = "random tokens"
 PAIRS = 1024  # of log-normal lengths, taken in turn
 ROLES = ("prefill", "decode")  # of nodes that read prompts, and that write answers
 FEWEST_REQUESTS = 30  # fewer bound neither a 99th percentile nor a median
@@ -59,19 +57,6 @@ def lengths_of(mean_input: int, mean_output: int, sigma: float, seed: int) -> Le
         return max(2, min(4 * mean, round(chance.lognormvariate(math.log(mean) - sigma**2 / 2, sigma))))
 
     return [(length(mean_input), length(mean_output)) for _ in range(PAIRS)]
-
-
-def label(mean_input: int, mean_output: int, sigma: float, lengths_file: str) -> str:
-    """Return the lengths of a request, in words."""
-    if lengths_file:
-        return f"lengths of {PurePath(lengths_file).name}"
-    about = f", log-normal {sigma:g}" if sigma else ""
-    return f"{mean_input}/{mean_output} tokens{about}"
-
-
-def of_trace(name: str, digest: str) -> str:
-    """Return a trace of conversations in words, which differ where its content does."""
-    return f"conversations of {name}, SHA-256 {digest}"
 
 
 def arrivals_s(rate_per_s: float, burstiness: float, seed: int, until_s: float) -> Iterator[float]:

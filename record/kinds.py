@@ -199,10 +199,7 @@ KINDS: Mapping[str, Kind] = {
         Advice(6, "A server's requests start together.", "Measure with arrivals at random (tag 'poisson')"),
     ),
     "drift": Kind("tokens/s differ by {change:.1%} between thirds of the window", _NO_STEADY_STATE),
-    "no_prompt_tokens": Kind(
-        "the server reports no prompt tokens: those that were sent are counted",
-        _UNCOUNTED,
-    ),
+    "no_prompt_tokens": Kind("the server reports no prompt tokens: those that were sent are counted", _UNCOUNTED),
     "no_cached_tokens": Kind(
         "the server does not state how many prompt tokens came from its cache: the measured hit rate is missing",
         _UNCOUNTED,
@@ -299,16 +296,14 @@ KINDS: Mapping[str, Kind] = {
         "{later} tokens arrived after the first ones, and the server's counters of steps make {counted:.0f}", _STEPS
     ),
     "speculation_undeclared": Kind(
-        "the server took {steps:.0f} steps with draft tokens, and no speculation was declared",
-        _SPECULATION,
+        "the server took {steps:.0f} steps with draft tokens, and no speculation was declared", _SPECULATION
     ),
     "events_of_several": Kind(
         "events have {mean:.3g} tokens in the mean: the server speculates, or sends several together",
         Advice(6, "A server sends several tokens in an event.", "State --draft-tokens, or let it send each alone"),
     ),
     "acceptance_unknown": Kind(
-        "the server does not count accepted tokens: that a step has {stated:g} is stated and not measured",
-        _SPECULATION,
+        "the server does not count accepted tokens: that a step has {stated:g} is stated and not measured", _SPECULATION
     ),
     "answers_synthetic": Kind(
         "draft tokens are accepted by chance, so that answers are wrong by design: they are not compared",

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from jpwr.intervals import LEVEL, NORMAL_95, students_t
 from jpwr.median import percentile
+from record.arithmetic import product, ratio
 from record.demand import Slo
 
 PERCENTILES = (50, 90, 99)  # of the latencies of requests
@@ -25,6 +26,11 @@ ROUNDS = 4  # that a slice is long, so that one is nearly independent of the nex
 FEWEST_SLICES, MOST_SLICES = 5, 10
 MOST_UNLIKE_COUNT = 0.01  # of output tokens, by the server's own count
 REQUESTS_FORMAT = 2  # of a file of requests, which ends with a line on its run
+OF_CONVERSATIONS = (  # metrics of a load of conversations alone
+    *("prompt_tokens_of_requests", "possible_cached_tokens", "possible_cache_hit_percent", "turn_tokens_per_s"),
+    *("mean_lanes", "cached_tokens", "fresh_tokens", "cache_hit_percent"),
+)
+Tree = dict[str, Any]  # by the key of a piece: the longest seen, and by each seen length the tree of what followed it
 
 
 def rounded_s(length_s: float) -> float:
@@ -194,6 +200,11 @@ class Request:
         """Time from when it was due to its end."""
         return self.ended_s - self.due_s
 
+    @property
+    def idle_until_s(self) -> float:
+        """When the next turn of its conversation is due; for another load when the request ended."""
+        return self.ended_s + (self.place.idle_s if self.place else 0.0)
+
 
 def read_request(line: Mapping[str, Any]) -> Request:
     """Return a request as its file holds it: `arrivals_us` are the first and the steps to each next."""
@@ -246,6 +257,11 @@ class Window:
     def requests(self) -> list[Request]:
         """Requests that were due in the window, in this order."""
         return sorted((one for one in self.every if self.holds(one.due_s)), key=lambda one: one.due_s)
+
+    @property
+    def has_conversations(self) -> bool:
+        """Whether requests are turns of conversations."""
+        return any(one.place for one in self.every)
 
     def holds(self, time_s: float) -> bool:
         """Check whether a time, in seconds, is within the window."""
@@ -332,7 +348,57 @@ def metrics_of(window: Window, slo: Slo) -> Metrics:
             value, low, high = percentile_estimate(values, percent, max(1.0, in_flight))
             key = f"{name}_p{percent}"
             found |= {f"{key}_s": value, f"{key}_low_s": low, f"{key}_high_s": high}
+    return found | _of_conversations(window) if window.has_conversations else found
+
+
+def _of_conversations(window: Window) -> Metrics:
+    """Return what a server's prefix cache gave, next to what an endless one could give.
+
+    Measured figures are missing where the server states for some request not how many tokens came from its cache.
+    """
+    possible, requests = possible_hits(window), window.requests
+    inputs = sum(one.asked_input for one in requests)
+    spans_s = ((one.sent_s, one.idle_until_s) for one in window.every)  # of conversations in flight, and of idle ones
+    found: Metrics = {
+        "prompt_tokens_of_requests": inputs,
+        "possible_cached_tokens": sum(possible.get(one.index, 0) for one in requests),
+        "turn_tokens_per_s": ratio(sum(one.tokens for one in requests), sum(one.e2e_s for one in requests)),
+        "mean_lanes": mean_at_once(spans_s, window.start_s, window.end_s),
+    }
+    found["possible_cache_hit_percent"] = product(100, ratio(found["possible_cached_tokens"], inputs))
+    if all(one.cached_tokens is not None for one in requests):
+        cached = sum(one.cached_tokens or 0 for one in requests)
+        found |= {"cached_tokens": cached, "fresh_tokens": inputs - cached}
+        found["cache_hit_percent"] = product(100, ratio(cached, inputs))
     return found
+
+
+def possible_hits(window: Window) -> dict[int, int]:
+    """Return how many prompt tokens of each request, by its index, a cache without limit could have.
+
+    They are the longest prefix in common with a prompt that was sent before in the run, and the answer to it. The last
+    token of an answer is no part of that: the server never computed with it. Blocks of one token make this the limit of
+    every cache: one of larger blocks has less.
+    """
+    found, tree, prompts = dict[int, int](), Tree(), dict[int, list[Piece]]()
+    for one in sorted(window.every, key=lambda one: one.sent_s):
+        if one.place:
+            prompt = [*prompts.get(one.place.conversation, [])[: one.place.kept], *one.place.new]
+            prompts[one.place.conversation] = prompt
+            answer: list[Piece] = [(one.place.answer, one.tokens - 1)] if one.place.answer else []
+            found[one.index] = min(one.asked_input, _seen([*prompt, *answer], tree))
+    return found
+
+
+def _seen(pieces: list[Piece], tree: Tree) -> int:
+    """Return how many tokens at the beginning the tree has; add all of them."""
+    seen, is_seen = 0, True
+    for key, tokens in pieces:
+        entry = tree.setdefault(key, [0, {}])
+        if is_seen:
+            seen, is_seen = seen + min(tokens, entry[0]), tokens in entry[1]
+        entry[0], tree = max(tokens, entry[0]), entry[1].setdefault(tokens, Tree())
+    return seen
 
 
 def lock_step(window: Window) -> float:

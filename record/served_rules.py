@@ -11,7 +11,6 @@ from typing import Any
 
 from record.acceptance import judged_acceptance, judged_events
 from record.answers import judged
-from record.conversations import remarks_on_cache
 from record.demand import fewest_requests
 from record.findings import Finding, finding
 from record.served import MOST_UNLIKE_COUNT, Metrics, Window, drift, lock_step, number, silences_s
@@ -56,7 +55,7 @@ def faults(window: Window, metrics: Metrics) -> Iterator[str]:
     yield from _pieces(window)
     cached = sum(one.cached_tokens or 0 for one in window.requests)
     prompts = sum(one.prompt_tokens or 0 for one in window.requests)
-    if cached > MOST_CACHED * prompts and "mean_lanes" not in metrics:
+    if cached > MOST_CACHED * prompts and not window.has_conversations:
         yield f"{cached} of {prompts} prompt tokens came from a cache: switch prefix caching off"
     in_flight = _busy(metrics)
     if window.rate_per_s:
@@ -192,24 +191,14 @@ def late_client(window: Window, metrics: Metrics) -> Iterator[Finding]:
 def remarks(
     window: Window, metrics: Metrics, answers: Mapping[str, Any], speculation: Mapping[str, Any]
 ) -> Iterator[Finding]:
-    """Yield what limits a run that counts, but for `late_client`, by its requests, answers and counters of drafts."""
-    yield from remarks_on_load(window, metrics)
-    yield from remarks_on_cache(window, metrics)
-    yield from judged(answers)
-    yield from judged_acceptance(speculation, number(metrics, "output_tokens_per_request"))
-    yield from judged_events(speculation, window, metrics.get("undeclared_steps"))
-
-
-def remarks_on_load(window: Window, metrics: Metrics) -> Iterator[Finding]:
-    """Yield what limits the latencies and throughput of a run.
+    """Yield what limits a run that counts, but for `late_client`, by its requests, answers and counters of drafts.
 
     The client starts its streams one by one; streams that start together nevertheless are the server's doing.
     """
-    starts = 0.0 if window.rate_per_s else lock_step(window)
-    if late_start(window) > LATE_START * number(metrics, "e2e_p50_s"):
-        starts = 0.0  # by the client's doing, which late_client() says
     yield from _client_share(window, TOLD_OF_PERCENTILE, LATE_OF_PERCENTILE)
-    if window.streams >= FEWEST_FOR_LOCK_STEP and starts > MOST_LOCK_STEP:
+    is_late = late_start(window) > LATE_START * number(metrics, "e2e_p50_s")  # which late_client() says
+    is_judged = window.streams >= FEWEST_FOR_LOCK_STEP and not (window.rate_per_s or is_late)
+    if is_judged and (starts := lock_step(window)) > MOST_LOCK_STEP:
         yield finding("lock_step", share=starts)
     if retried := sum(one.retries > 0 for one in window.requests):
         yield finding("retried", requests=retried)
@@ -221,6 +210,14 @@ def remarks_on_load(window: Window, metrics: Metrics) -> Iterator[Finding]:
         yield finding("drift", change=change)
     if any(one.prompt_tokens is None for one in window.requests):
         yield finding("no_prompt_tokens")
-    without = [name for name in ("ttft_p99_high_s", "tpot_p99_high_s") if metrics.get(name) is None]
-    if without:
+    cached, possible = metrics.get("cached_tokens"), number(metrics, "possible_cached_tokens")
+    if window.has_conversations and cached is None:
+        yield finding("no_cached_tokens")
+    # A piece of random tokens begins like another one by chance: a token of each request is allowed for.
+    elif window.has_conversations and number(metrics, "cached_tokens") > possible + len(window.requests):
+        yield finding("cache_impossible", cached=cached, possible=possible)
+    if None in (metrics.get("ttft_p99_high_s"), metrics.get("tpot_p99_high_s")):
         yield finding("p99_unbounded", requests=len(window.requests))
+    yield from judged(answers)
+    yield from judged_acceptance(speculation, number(metrics, "output_tokens_per_request"))
+    yield from judged_events(speculation, window, metrics.get("undeclared_steps"))

@@ -58,7 +58,8 @@ def load(
     for path in meters:
         records, without = with_meter(records, read_meter(path))
         notes += without
-    records = with_bandwidth(with_provisioned(records, costs, tags), tags)
+    provisioned = with_provisioned(records, costs, tags)
+    records = [with_bandwidth(record, tags.get(record.system, record.system)) for record in provisioned]
     return Loaded(records, found.skipped, notes, [*sources, *provisioned_sources(records)], tags)
 
 

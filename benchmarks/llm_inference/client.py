@@ -14,7 +14,6 @@ import selectors
 import socket
 import ssl
 import time
-from array import array
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -62,16 +61,6 @@ class Load(NamedTuple):
     stride: int = 1
     cpus: Sequence[int] = ()  # to run on; empty: any
     talk: Talk | None = None  # conversations, in place of the lengths
-
-
-class Statistics(NamedTuple):
-    """Statistics of one client process over the window."""
-
-    delays_s: array[float]  # of events with tokens, each an upper bound
-    cpu_s: float
-    tokens: int
-    reconnects: int
-    samples: Sequence[tuple[str, str]] = ()  # bodies and answers of some requests, by chance
 
 
 class Wire:
@@ -164,10 +153,6 @@ class Client:
         self._is_stopped = self._is_drained = False
         self._waits = os.open(SCHEDSTAT, os.O_RDONLY) if Path(SCHEDSTAT).exists() else None
         self._waited_s = 0.0
-        self._reset()
-
-    def _reset(self) -> None:
-        self._delays_s, self._cpu_s, self._tokens, self._reconnects = array("d"), time.process_time(), 0, 0
         self._samples, self._ended = list[tuple[str, str]](), 0
 
     def _new_wait_s(self) -> float:
@@ -227,12 +212,10 @@ class Client:
         except EOFError:
             order, value = "stop", None
         if order == "begin":
-            self._reset()
+            self._samples, self._ended = [], 0
         elif order == "end":
             self._window_end_s = value
-            cpu_s = time.process_time() - self._cpu_s
-            statistics = Statistics(self._delays_s, cpu_s, self._tokens, self._reconnects, self._samples)
-            self._link.send(("statistics", statistics))
+            self._link.send(("samples", self._samples))
             self._report_drained()
         else:
             self._is_stopped = True
@@ -299,7 +282,6 @@ class Client:
         self._close(stream)
         stream.is_reused = self._keeps_alive = False
         stream.request.retries += 1
-        self._reconnects += 1
         self._connect(stream)
 
     def _take(self, stream: Stream, data: bytes | OSError, now_s: float, since_s: float) -> None:
@@ -328,8 +310,6 @@ class Client:
             request.late_s[3] = max(request.late_s[1:])
             request.times_s.append(now_s)
             request.counts.append(new)
-            self._delays_s.append(now_s - since_s)
-            self._tokens += new
         if exchange.is_done:
             self._finish(stream, now_s)
 

@@ -18,7 +18,7 @@ from benchmarks.llm_inference.models import CONTEXT, PACKAGED, SHAPES
 from benchmarks.llm_inference.servers import SERVERS
 from benchmarks.llm_inference.trace import Trace, read_lengths, trace_of
 from record.acceptance import published, stated
-from record.demand import SLOS, Lengths, Slo, hosts_of, label, lengths_of, of_trace
+from record.demand import SLOS, Lengths, hosts_of, lengths_of
 
 MODELS = tuple(dict.fromkeys(model for model, _ in published()))
 
@@ -154,11 +154,6 @@ class LoadOptions:
         """Return the trace, if there is one; raises ConfigError."""
         return trace_of(self.trace, self.seed) if self.trace else None
 
-    @property
-    def limits(self) -> Slo:
-        """Return the limits of TTFT and TPOT of the chosen preset."""
-        return SLOS[self.slo]
-
     @cached_property
     def lengths(self) -> Lengths:
         """Input and output tokens, taken in turn."""
@@ -167,13 +162,6 @@ class LoadOptions:
         if self.lengths_file:
             return read_lengths(Path(self.lengths_file))
         return lengths_of(self.input_tokens, self.output_tokens, self.length_sigma, self.seed)
-
-    @property
-    def words(self) -> str:
-        """Lengths of a request, in words."""
-        if trace := self.conversations:
-            return of_trace(trace.name, trace.digest)
-        return label(self.input_tokens, self.output_tokens, self.length_sigma, self.lengths_file)
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from benchmarks.common.progress import Pace
 from benchmarks.llm_inference.address import LoadError
-from benchmarks.llm_inference.client import Load, Server, Statistics, run
+from benchmarks.llm_inference.client import Load, Server, run
 from benchmarks.llm_inference.config import LoadOptions, WindowOptions
 from benchmarks.llm_inference.conversations import Talk
 from record.demand import arrivals_s, fewest_requests
-from record.served import Request
+from record.served import Request, Window
 from record.served_rules import LEAST_E2E
 
 STREAMS_PER_PROCESS = 64  # with more, bursts of tokens wait for more than a millisecond
@@ -30,16 +29,6 @@ FIRST_REQUESTS = 2  # before the load: the first warms the server up, the second
 LEAD_S = 0.1  # in which each client process hears when its times begin
 LOST_CLIENT = "a client process ended early: its output has the reason"
 DEATH_S = 1.0  # from a lost connection until the server's process has ended
-
-
-@dataclass
-class Measurement:
-    """Every request, and the window in which the server was in its steady state."""
-
-    requests: list[Request] = field(default_factory=list)
-    start_s: float = 0.0
-    end_s: float = 0.0
-    statistics: list[Statistics] = field(default_factory=list)  # of each client process
 
 
 def first_requests(server: Server, load: LoadOptions, limit_s: float, watch: Callable[[], None]) -> Request:
@@ -63,8 +52,10 @@ def measure(
     watch: Callable[[], None],
     mark: Callable[[str, float], None],
     ask: Callable[[], None],
-) -> Measurement:
+) -> tuple[Window, list[Sequence[tuple[str, str]]]]:
     """Load the server, and measure from when it is in its steady state until there are enough requests.
+
+    Returns the window, and bodies and answers of some requests, by chance, of each client process.
 
     A closed loop starts its streams one by one over the time `alone_s` that a request takes alone: streams that start
     together stay together. The window begins when each has had a first token and as many more requests have ended. It
@@ -73,10 +64,10 @@ def measure(
     and then until `ask` returns, which asks the loaded server.
     `watch` raises LoadError when the server is gone; `mark` is called at both edges of the window.
     """
-    found, pace = Measurement(), Pace()
+    found, pace = Window([], 0.0, 0.0, load.concurrency, load.rate_per_s), Pace()
     wanted, max_s = max(window.min_requests, 4 * load.concurrency), max(window.min_s, window.max_s)
     to_hear = 0 if load.rate_per_s else load.concurrency  # streams of which each has had a first token
-    messages: dict[str, list[Any]] = {"first": [], "statistics": found.statistics, "drained": [], "": []}
+    messages: dict[str, list[Any]] = {"first": [], "samples": [], "drained": [], "": []}
     ended_after, in_window = 0, list[float]()
 
     def edge(name: str, now_s: float) -> float:
@@ -90,7 +81,7 @@ def measure(
         for message, content in _messages(links, watch, begin_s + window.limit_s):
             now_s = time.monotonic()
             if message == "ended":
-                found.requests.append(_good(content, watch))
+                found.every.append(_good(content, watch))
                 if found.start_s and content.due_s >= found.start_s:
                     in_window.append(content.ended_s - content.sent_s)
                 ended_after += len(messages["first"]) >= to_hear
@@ -115,7 +106,7 @@ def measure(
                 if asked[0].done():
                     asked[0].result()
                     break
-    return found
+    return found, messages["samples"]
 
 
 def _good(request: Request, watch: Callable[[], None]) -> Request:

@@ -1,32 +1,16 @@
-"""Numbers that a run states next to the metrics of its requests: the client's cost, and what the server counted."""
+"""Requests as their file holds them, and what the server counted."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from benchmarks.llm_inference.client import Statistics
 from benchmarks.llm_inference.config import Config
 from benchmarks.llm_inference.servers import SERVERS
-from jpwr.median import percentile
 from record.acceptance import length_of
 from record.arithmetic import ratio
-from record.served import Metrics, Request, Window
-
-
-def client_metrics(of_processes: Iterable[Statistics]) -> Metrics:
-    """Return what the client cost, and how late it read: upper bounds of the delay of events, over all processes."""
-    every = list(of_processes)
-    delays_s = sorted(one for process in every for one in process.delays_s)
-    tokens = sum(one.tokens for one in every)
-    return {
-        "client_processes": len(every),
-        "client_delay_p50_s": percentile(delays_s, 50) if delays_s else None,
-        "client_delay_p99_s": percentile(delays_s, 99) if delays_s else None,
-        "client_cpu_us_per_token": 1e6 * sum(one.cpu_s for one in every) / tokens if tokens else None,
-        "client_reconnects": sum(one.reconnects for one in every),
-    }
+from record.served import Request, Window
 
 
 def by_the_server(
@@ -62,7 +46,7 @@ def by_the_server(
     return tokens, facts, None
 
 
-def as_json(request: Request, start_s: float) -> dict[str, Any]:
+def request_line(request: Request, start_s: float) -> dict[str, Any]:
     """Return a request as the file of requests holds it, its times in microseconds from the window's start on.
 
     `arrivals_us` are the first and the steps to each next. The metrics are computed from what the file holds.

@@ -10,9 +10,8 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from benchmarks.common.launch import Launch, mark_window, node_window, read_launch
@@ -26,7 +25,7 @@ from benchmarks.llm_inference.answers import Questions
 from benchmarks.llm_inference.config import Config
 from benchmarks.llm_inference.devices import devices_of_running
 from benchmarks.llm_inference.load import first_requests, measure
-from benchmarks.llm_inference.metrics import as_json, by_the_server, client_metrics
+from benchmarks.llm_inference.metrics import by_the_server, request_line
 from benchmarks.llm_inference.models import PACKAGED
 from benchmarks.llm_inference.perplexity import asked_text
 from benchmarks.llm_inference.points import decode_bytes
@@ -34,14 +33,12 @@ from benchmarks.llm_inference.servers import SERVERS
 from benchmarks.llm_inference.started import Started, next_to
 from jpwr.process.cgroup import quota_periods, throttled_percent
 from jpwr.process.host import clock_error_s
-from record.acceptance import of_text
 from record.answers import facts_of
-from record.asked import variant_of
-from record.conversations import figures_of
-from record.demand import DATA
+from record.asked import as_asked, reference_of
+from record.demand import SLOS
 from record.model import Record
-from record.perplexity import reference_of
-from record.served import REQUESTS_FORMAT, Window, end_line, metrics_of, read_request, rounded_s
+from record.part import as_json
+from record.served import REQUESTS_FORMAT, end_line, metrics_of, read_request, rounded_s
 from record.served_rules import faults, late_client, miscounted, remarks, unconfirmed
 
 BENCHMARK = "llm_inference"
@@ -71,39 +68,37 @@ def parse(argv: Sequence[str]) -> Config:
 
 def describe(config: Config) -> RunRecord:
     """Return the record as far as it is known beforehand."""
-    serve, load, precision, drafts = config.serve, config.load, config.precision, config.speculation.draft_tokens
-    record = RunRecord(
-        BENCHMARK,
-        config.run.system,
-        PACKAGED.title if serve.real_weights else Path(serve.model_path).name or serve.served_model or serve.model,
-        "tokens",
-        asdict(config),
-        provenance=collect_provenance([] if serve.url else [SERVERS[serve.server].package]),
-        precision=precision,
-        data=DATA,
-        sample=load.words + of_text(drafts, config.speculation.acceptance_length, config.speculation.acceptance_of),
-    )
-    record.config["compute"] |= {"device": config.device, "precision": precision}
-    record.layout = {
-        "num_devices": serve.devices,
-        "num_nodes": serve.nodes,
-        "global_batch_size": load.concurrency,
-        "work_per_sample": round(statistics.fmean(output for _, output in load.lengths)),
-        "tensor_parallel_size": serve.devices,
+    serve, load, options = config.serve, config.load, asdict(config)
+    options["compute"] |= {"device": config.device, "precision": config.precision}
+    stated: dict[str, Any] = {
+        "model": PACKAGED.title if serve.real_weights else serve.served_model or serve.model,
+        "sample": load.conversations.digest if load.conversations else "",
+        "layout": {"work_per_sample": round(statistics.fmean(output for _, output in load.lengths))},
+        "serving": {"elsewhere": ""},
     }
-    name = f"server at {serve.url}" if serve.url else serve.server
-    record.variant = variant_of(Record.of({"config": record.config}), name)
-    record.serving = {
+    asked = as_asked(Record.of({"config": options, **stated}))
+    provenance = collect_provenance([] if serve.url else [SERVERS[serve.server].package])
+    serving: dict[str, Any] = {
         "clock_error_s": clock_error_s(),
-        "elsewhere": "",
-        "server": name,
-        "version": record.provenance["packages"].get(SERVERS[serve.server].package) or "",
-        "slo": load.slo,
-        "slo_source": load.limits.source,
+        "version": provenance["packages"].get(SERVERS[serve.server].package) or "",
+        "slo_source": SLOS[load.slo].source,
         "findings": [],
         "requests_format": REQUESTS_FORMAT,
     }
-    return record
+    return RunRecord(
+        BENCHMARK,
+        config.run.system,
+        asked.model,
+        "tokens",
+        options,
+        provenance=provenance,
+        precision=config.precision,
+        data=asked.data,
+        sample=asked.sample,
+        variant=asked.variant,
+        layout=as_json(asked.layout),
+        serving=as_json(asked.serving) | serving,
+    )
 
 
 def serve_and_measure(config: Config, launch: Launch, record: RunRecord) -> None:
@@ -139,23 +134,23 @@ def _serve_and_measure(config: Config, launch: Launch, record: RunRecord, stack:
         counted.append(started.address.counters(program.counters, program.metrics))
         late_s += time.monotonic() - time_s
 
-    measured = measure(server, load, config.window, alone_s, started.watch, mark, questions.ask_loaded)
-    questions.ask_again([one for process in measured.statistics for one in process.samples])
+    measured, samples = measure(server, load, config.window, alone_s, started.watch, mark, questions.ask_loaded)
+    questions.ask_again([one for of_process in samples for one in of_process])
     if config.asks_text:
         reference = reference_of(record.model, record.precision, config.answers.perplexity_reference)
         questions.stored["text"] = asked_text(server, program, reference)
     # A gateway may answer for an alias by the model's own name.
-    if others := sorted({one.model for one in measured.requests} - {"", server.model}):
+    if others := sorted({one.model for one in measured.every} - {"", server.model}):
         record.serving["answers_as"] = ", ".join(others)
-    lines = [as_json(one, measured.start_s) for one in measured.requests]
-    length_s = rounded_s(measured.end_s - measured.start_s)
-    window = Window(list(map(read_request, lines)), 0.0, length_s, load.concurrency, load.rate_per_s)
+    lines = [request_line(one, measured.start_s) for one in measured.every]
+    requests, length_s = list(map(read_request, lines)), rounded_s(measured.duration_s)
+    window = replace(measured, every=requests, start_s=0.0, end_s=length_s)
     record.windows, record.devices = [node_window(measured.start_s, measured.end_s)], started.devices
-    record.metrics = metrics_of(window, load.limits)
-    record.metrics |= figures_of(window) | client_metrics(measured.statistics)
+    record.metrics = metrics_of(window, SLOS[load.slo])
     begin, end = counted
     server_tokens, speculation, undeclared = by_the_server(config, begin, end, window)
     record.metrics |= {
+        "client_processes": len(samples),
         "num_parameters": started.parameters,
         **(decode_bytes(serve.model, config.precision) if started.parameters else {}),
         "server_start_s": started.ready_s,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from record.checks import checkpoints, command, energy, inference, throughput, windows
+from record.checks import energy, inference, throughput, windows
 from record.checks.run import KINDS, Sentences
 from record.model import Record
 from record.names import odd_character
@@ -71,9 +71,7 @@ RULES: tuple[Callable[[Record], Sentences], ...] = (
     _what_a_good_run_has_and_has_not,
     _throughput_can_be_computed,
     _numbers_are_above_0,
-    *command.RULES,
     *throughput.RULES,
     *windows.RULES,
     *energy.RULES,
-    *checkpoints.RULES,
 )

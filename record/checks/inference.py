@@ -13,8 +13,9 @@ from record.part import is_number
 from record.served import PERCENTILES
 from record.values import value_at
 
-FOLLOWED_FROM = ("measured_requests", "input_tokens", "output_tokens_per_request", "ttft_p50_s", "e2e_mean_s")
-LENGTHS = re.compile(r"(\d+)/(\d+) tokens(, log-normal [^,]*)?(, .*)?")
+FOLLOWED_FROM = (
+    *("measured_requests", "input_tokens", "output_tokens_per_request", "ttft_p50_s", "e2e_mean_s", "mean_in_flight"),
+)
 MOST_UNLIKE = 0.5  # of log-normal lengths' mean, over the requests of a window
 COUNTS = ("measured_requests", "measured_tokens", "input_tokens", "server_tokens", "client_processes")
 STEPS_OR_TOKENS = 2.0  # ratio of tokens by steps to those that arrived: some counters move when a request ends
@@ -63,24 +64,6 @@ def _values_are_possible(run: Record) -> Sentences:
         value = value_at(run, f"serving.{name}")
         if exceeds(low, value) or exceeds(value, high):
             yield f"serving.{name} is {value:g}, and can only be {low:g} to {high:g}"
-
-
-def _lengths_are_those_of_the_label(run: Record) -> Sentences:
-    """Compare the tokens of requests with the label; prompts but for those that the window's edges cut."""
-    if not (found := LENGTHS.fullmatch(run.sample)):
-        return
-    asked_input, asked_output = int(found[1]), int(found[2])
-    each, inputs = run.metrics.number("output_tokens_per_request"), run.metrics.number("input_tokens")
-    requests, in_flight = run.metrics.number("measured_requests"), run.metrics.number("mean_in_flight")
-    tolerance = MOST_UNLIKE if found[3] else TOLERANCE
-    if each is not None and abs(each - asked_output) > tolerance * asked_output:
-        yield f"its sample is {run.sample}, but its requests have {each:g} output tokens"
-    if inputs is None or requests is None or in_flight is None:
-        return
-    is_cut = not found[3] and inputs % asked_input
-    cut = EDGES * in_flight + (tolerance * requests if found[3] else 0)
-    if is_cut or abs(inputs - requests * asked_input) > cut * asked_input:
-        yield f"its sample is {run.sample}, but {inputs:g} tokens of prompts were read for {requests:g} requests"
 
 
 def _counts_are_whole(run: Record) -> Sentences:
@@ -144,17 +127,30 @@ def _requests_fill_the_streams(run: Record) -> Sentences:
 
 
 def _tokens_are_those_of_requests(run: Record) -> Sentences:
-    """In a steady state as many tokens arrive as the requests of the window have, but for its edges.
+    """Compare the tokens of the window with those of its requests and with the lengths of the load, but for its edges.
 
     How many tokens an edge cuts is not known where a file or a trace has the lengths.
     """
     if run.option("load.trace") or run.option("load.lengths_file"):
         return
-    metrics, each = run.metrics, run.metrics.number("output_tokens_per_request")
-    tokens, made = metrics.number("measured_tokens"), product(metrics.number("measured_requests"), each)
-    in_flight = product(metrics.number("mean_in_flight"), each)
-    if is_number(tokens) and is_number(made) and is_number(in_flight) and abs(tokens - made) > EDGES * in_flight:
-        yield f"{tokens:.0f} tokens arrived in its window, but its requests have {made:.0f}"
+    names = ("measured_requests", "output_tokens_per_request", "mean_in_flight", "measured_tokens", "input_tokens")
+    known = [run.metrics.number(name) for name in names]
+    if None in known:
+        return
+    requests, each, in_flight, tokens, inputs = (value or 0.0 for value in known)
+    cut = EDGES * in_flight
+    if abs(tokens - requests * each) > cut * each:
+        yield f"{tokens:.0f} tokens arrived in its window, but its requests have {requests * each:.0f}"
+    asked_input, asked_output = run.option("load.input_tokens"), run.option("load.output_tokens")
+    if not asked_input or not asked_output:
+        return
+    varies = bool(run.option("load.length_sigma"))
+    tolerance = MOST_UNLIKE if varies else TOLERANCE
+    if abs(each - asked_output) > tolerance * asked_output:
+        yield f"its load asks for {asked_output} output tokens, but its requests have {each:g}"
+    is_cut = not varies and inputs % asked_input
+    if is_cut or abs(inputs - requests * asked_input) > (cut + tolerance * requests) * asked_input:
+        yield f"its load has prompts of {asked_input} tokens, but {inputs:g} were read for {requests:g} requests"
 
 
 RULES = (
@@ -162,7 +158,6 @@ RULES = (
     _version_is_of_a_package,
     _speculation_makes_the_tokens,
     _values_are_possible,
-    _lengths_are_those_of_the_label,
     _counts_are_whole,
     _intervals_hold_their_value,
     _goodput_agrees_with_its_percentiles,

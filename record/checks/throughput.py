@@ -1,18 +1,21 @@
-"""Rules on throughput, layout and steps."""
+"""Rules on options, throughput, layout and steps."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from jpwr.process.device_ids import same_ids
 from record.arithmetic import product, ratio
-from record.checks.run import Sentences, energies, exceeds
+from record.checks.run import TOLERANCE, Sentences, energies, exceeds
 from record.model import COPIES_VARIABLE, Copy, Device, Record, Window
 from record.part import is_number
 
 MOST_FLOP_PER_J = 50e12  # several times that of any chip in its lowest precision
+SWITCH = {"on": True, "off": False}  # of options
 MOST_RECOMPUTED = 4 / 3  # HFU over MFU if everything is recomputed: the forward pass is a third of a step's FLOPs
 
 
@@ -102,7 +105,44 @@ def _flops_are_below_the_peak_and_have_their_power(run: Record) -> Sentences:
             yield f"{tflops:.4g} TFLOP/s with {power_w:.3g} W per device is more than any chip reaches"
 
 
+def _options_are_those_of_the_command(run: Record) -> Sentences:
+    """An option that is not a flag has its default, which is unknown here."""
+    flags = _flags(run.provenance.command or [])
+    for group, options in run.config.items():
+        for option in options.keys() & flags.keys():
+            value = "null" if options[option] is None else options[option]
+            asked = _as_used(flags[option], options[option])
+            is_close = is_number(asked) and is_number(value) and math.isclose(asked, value, rel_tol=TOLERANCE)
+            if value != asked and not is_close:
+                yield f"config.{group}.{option} is stored as {value!r}, but its command line has {asked!r}"
+
+
+def _flags(command: list[Any]) -> dict[str, str]:
+    """Map each option of a command line to its text; a flag without a value is on, or off with `--no-`."""
+    options, words = {}, [str(word) for word in command]
+    for word, following in zip_longest(words, words[1:], fillvalue="--"):
+        flag, has_value, value = word.removeprefix("--").partition("=")
+        if word.startswith("--"):
+            option = flag.replace("-", "_")
+            options[option] = value if has_value else "on" if following.startswith("--") else following
+            options |= {option[3:]: "off"} if option.startswith("no_") else {}
+    return options
+
+
+def _as_used(text: str, used: Any) -> Any:
+    """Convert the text of a flag to the type of the value that was used; `auto` leaves the value to the benchmark."""
+    if text == "auto" or isinstance(used, list):
+        return used
+    if isinstance(used, bool):
+        return SWITCH.get(text, text)
+    try:
+        return float(text) if isinstance(used, int | float) else text
+    except ValueError:
+        return text
+
+
 RULES = (
+    _options_are_those_of_the_command,
     _copies_count_once,
     _copies_fill_their_nodes,
     _devices_and_batches_are_those_of_the_layout,

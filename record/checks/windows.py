@@ -1,12 +1,12 @@
-"""Rules on windows, and on the times inside them."""
+"""Rules on windows, and on the times inside them: of steps, reads and checkpoints."""
 
 from __future__ import annotations
 
 import math
 from itertools import pairwise
 
-from record.arithmetic import ratio
-from record.checks.run import KINDS, TOLERANCE, Sentences, rising, total
+from record.arithmetic import product, ratio
+from record.checks.run import KINDS, TOLERANCE, Sentences, exceeds, rising, total
 from record.model import Record, total_s
 from record.part import is_number
 from record.values import epoch_s
@@ -19,6 +19,9 @@ IDLE_SHARE = 0.2  # of a window, which may be outside of all steps
 NODES_SHARE = 0.5  # shortest window of a run's nodes over the longest one: all nodes wait for each other
 FASTER_WITH_INPUT = 4.0  # highest ratio of throughput with the input path to that without, on a disturbed machine
 REGIONS_TOLERANCE = 2.0  # factor: medians of a step's parts do not add up to its mean
+WRITE_TOLERANCE = 0.01  # relative, between the times of writes and their windows
+SLOWEST_TO_READ = 3.0  # times the first rank of a node, which reads as many bytes
+CHECKPOINT_WORDS = {"checkpoint": "write", "restore": "restore"}  # in names of metrics, by kind of window
 
 
 def _windows_are_of_the_devices_nodes_and_follow_each_other(run: Record) -> Sentences:
@@ -102,10 +105,30 @@ def _windows_read_no_more_than_the_job(run: Record) -> Sentences:
     yield from rising({f"io.job.{name}": job.number(name) for name in ("sequential_reads", "reads")})
 
 
+def _times_are_those_of_the_windows(run: Record) -> Sentences:
+    number = run.metrics.number
+    rounds = number("checkpoint_rounds")
+    is_whole = run.layout.num_devices == run.layout.num_nodes
+    for kind, word in CHECKPOINT_WORDS.items() if rounds else ():
+        # Windows are of a node's first rank: ranks wait for each other to have written, and not to have read.
+        slack = 1 + WRITE_TOLERANCE if kind == "checkpoint" or is_whole else SLOWEST_TO_READ
+        name, nodes = f"checkpoint_{word}", run.windows_of(kind)
+        yield from rising({f"metrics.{one}": number(one) for one in (f"{name}_least_s", f"{name}_s", f"{name}_most_s")})
+        windows_s, whole_s = run.longest_s(kind), product(number(f"{name}_s"), rounds)
+        if exceeds(windows_s, whole_s) or (nodes and exceeds(whole_s, slack * windows_s)):
+            yield f"metrics.{name}_s gives {whole_s:.4g} s in {rounds:g} rounds, but its windows {windows_s:.4g} s"
+        if odd := [host for host in run.windows_of("measured") if len(nodes.get(host, [])) != rounds]:
+            yield f"node {odd[0]} must have {rounds:g} windows of the kind {kind}, got {len(nodes.get(odd[0], []))}"
+    most = ratio(product(number("checkpoint_bytes"), 1e-9), number("checkpoint_write_least_s"))
+    name = "checkpoint_write_gb_per_s"
+    yield from rising({f"metrics.{name}": number(name), "its bytes and times": most})
+
+
 RULES = (
     _windows_are_of_the_devices_nodes_and_follow_each_other,
     _wall_clocks_go_with_the_windows,
     _steps_fill_their_window_and_input_makes_nothing_faster,
     _regions_are_the_whole_step,
     _windows_read_no_more_than_the_job,
+    _times_are_those_of_the_windows,
 )

@@ -12,7 +12,7 @@ from jpwr.energy.estimate import JOULES_PER_WH, known
 from jpwr.errors import JpwrError
 from jpwr.process.whole_file import replacing
 from record.arithmetic import power_over_time, ratio, sum_of_all
-from record.checks.checkpoints import WORDS
+from record.checks.windows import CHECKPOINT_WORDS
 from record.model import Channel, Energy, Numbers, Record
 from record.part import changed
 from record.values import grouped
@@ -77,7 +77,7 @@ def energy_per_checkpoint(record: Record, traces: Sequence[TraceSums]) -> tuple[
     """Return the energies of a record's checkpoints for its `energy`, and notes on those that are unknown."""
     energies, notes = dict[str, float | None](), []
     rounds = record.metrics.number("checkpoint_rounds")
-    for kind, word in WORDS.items() if rounds else ():
+    for kind, word in CHECKPOINT_WORDS.items() if rounds else ():
         try:
             channels = energy_of(record, traces, kind).channels
         except JpwrError as error:

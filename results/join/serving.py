@@ -9,17 +9,16 @@ import statistics
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
-from record.answers import facts_of
-from record.conversations import NAMES, are_conversations, figures_of, idle_until_s
+from record.answers import facts_of, not_checked
+from record.asked import reference_of
 from record.demand import MADE, SLOS, Lengths, Slo, arrivals_s, lengths_of, made_trace
 from record.model import Json, Record
 from record.part import as_json
-from record.perplexity import reference_of
-from record.served import Request, Window, metrics_of, read_request, rounded_s
+from record.served import OF_CONVERSATIONS, Request, Window, metrics_of, read_request, rounded_s
 from record.served_rules import faults, late_client, miscounted, remarks, unconfirmed
 
 REQUESTS_NAME = "record.requests.jsonl.gz"
@@ -65,8 +64,10 @@ def _problems(run: Record, requests: Sequence[Json], end: Json) -> Iterator[str]
     window = Window(list(map(read_request, requests)), 0.0, length_s, streams, rate_per_s)
     yield from _not_as_asked(window, run)
     yield from _left_out(window, int(run.metrics.number("client_processes") or 1))
-    again = metrics_of(window, slo) | figures_of(window)
-    yield from differences({key: stored[key] for key in stored.keys() & {*again, *NAMES}}, again, "metrics", ORIGIN)
+    again = metrics_of(window, slo)
+    yield from differences(
+        {key: stored[key] for key in stored.keys() & {*again, *OF_CONVERSATIONS}}, again, "metrics", ORIGIN
+    )
     facts = facts_of(end.get("answers") or {})
     yield from differences(run.serving.answers, facts, "serving.answers", ORIGIN)
     yield from _other_answers(run, facts)
@@ -84,27 +85,22 @@ def _problems(run: Record, requests: Sequence[Json], end: Json) -> Iterator[str]
     )
 
 
-def _lengths(run: Record) -> Lengths:
-    """Return the lengths of requests that the options determine; empty for those of a file or a trace."""
-    asked = [run.option(f"load.{name}") for name in ("input_tokens", "output_tokens", "length_sigma", "seed")]
-    is_of_a_file = run.option("load.lengths_file") or run.option("load.trace")
-    return [] if None in asked or is_of_a_file else lengths_of(*asked)
-
-
 def _not_as_asked(window: Window, run: Record) -> Iterator[str]:
     """Yield the first request of other lengths, or at another time, than the load has, and one whose times fall."""
-    trace, seed, lengths = run.option("load.trace"), run.option("load.seed"), _lengths(run)
-    if lengths:
+    trace, seed = run.option("load.trace"), run.option("load.seed")
+    drawn = [run.option(f"load.{name}") for name in ("input_tokens", "output_tokens", "length_sigma", "seed")]
+    lengths: Lengths = []
+    if None not in drawn and not (trace or run.option("load.lengths_file")):
+        lengths = lengths_of(*drawn)
         each = round(statistics.fmean(output for _, output in lengths))
         yield from differences(run.layout.work_per_sample, each, "layout.work_per_sample", "its load")
-    if bool(trace) != are_conversations(window):
+    if bool(trace) != window.has_conversations:
         yield f"its load is {'' if trace else 'not '}of conversations, and its requests are others"
     conversations = made_trace(trace, seed)[1] if trace in MADE and isinstance(seed, int) else []
     due_s: list[float] = []
     if window.rate_per_s and seed is not None:
         last = max(request.index for request in window.every)
-        drawn = arrivals_s(window.rate_per_s, run.option("load.burstiness"), seed, math.inf)
-        due_s = [time_s for _, time_s in zip(range(last + 1), drawn, strict=False)]
+        due_s = list(islice(arrivals_s(window.rate_per_s, run.option("load.burstiness"), seed, math.inf), last + 1))
     first, limit_s = window.every[0], run.option("load.idle_limit_s")
     for request in window.every:
         name, place, asked = f"request {request.index}", request.place, (request.asked_input, request.asked_output)
@@ -131,21 +127,16 @@ def _not_as_asked(window: Window, run: Record) -> Iterator[str]:
 
 def _other_answers(run: Record, again: Json) -> Iterator[str]:
     """Compare the answers with the options: how many there are, and what they are compared with."""
-    most = 0 if run.serving.speculation else run.option("answers.questions") or 0
-    questions = again.get("questions", 0)
-    if not min(1, most) <= questions <= most:
+    yield from map(str, not_checked(run, again))
+    most, questions = run.option("answers.questions") or 0, again.get("questions", 0)
+    if questions > (0 if run.serving.speculation else most):
         yield f"its options allow {most} questions, and {questions} have answers"
     if questions and not again.get("load_questions"):
         yield f"{REQUESTS_NAME} has no answers of its load to requests that were asked again"
     if run.option("answers.questions_file"):
         reference = again.get("reference", 0)
         yield from differences(run.option("answers.reference"), reference, "config.answers.reference", REQUESTS_NAME)
-    has_weights = any(run.option(f"serve.{name}") for name in ("url", "model_path", "real_weights"))
-    if run.serving.speculation or not (has_weights and run.option("answers.perplexity")):
-        return
-    if "perplexity_tokens" not in again:
-        yield f"its options ask for a perplexity, and {REQUESTS_NAME} has no text"
-    elif "perplexity" in again:
+    if "perplexity" in again:
         reference = reference_of(run.model, run.precision, run.option("answers.perplexity_reference") or 0.0)
         yield from differences(again.get("perplexity_reference"), reference, "its reference", "config.answers")
 
@@ -166,7 +157,7 @@ def _left_out(window: Window, processes: int) -> Iterator[str]:
 
 def _idle_s(window: Window) -> float:
     """Return the longest time from when a stream's next request is due until it is sent."""
-    ends = [(idle_until_s(request), False) for request in window.every]
+    ends = [(request.idle_until_s, False) for request in window.every]
     starts = [(request.sent_s, True) for request in window.every]
     ended_s, idle_s = list[float](), [0.0]
     for time_s, is_sent in sorted([*ends, *starts]):

@@ -8,12 +8,12 @@ from typing import Any
 
 from jpwr.process.device_ids import same_ids
 from record.acceptance import judged_acceptance
-from record.answers import judged
+from record.answers import judged, not_checked
+from record.asked import reference_of
 from record.findings import Finding, finding, from_data
 from record.kinds import NOT_RANKED
 from record.model import Record
 from record.part import as_json
-from record.perplexity import reference_of
 from record.values import once
 from results.points.facts import flat
 
@@ -28,7 +28,6 @@ OWN_MARKS = {
     "perplexity_reference": "the reference of its perplexity",
     "reference": "the share of right answers",
 }
-WEIGHTS = ("url", "model_path", "real_weights")  # options of a server with weights that know a text
 
 
 @once
@@ -67,25 +66,12 @@ def _of_server(record: Record) -> Iterator[Finding]:
     serving, of_suite = record.serving, reference_of(record.model, record.precision, 0.0)
     stored = [from_data(as_json(one)) for one in serving.findings]
     answers = serving.answers | ({"perplexity_reference": of_suite} if of_suite and serving.answers else {})
-    shown = [*_not_checked(record), *judged(answers), *_own_marks(answers, of_suite)]
+    shown = [*not_checked(record, serving.answers), *judged(answers), *_own_marks(answers, of_suite)]
     if serving.speculation:
         tokens = record.metrics.number("output_tokens_per_request") or 0.0
         shown += judged_acceptance({"steps": None, "measured_length": None} | vars(serving.speculation), tokens)
     kinds = {one.kind for one in stored}
     yield from [*stored, *(one for one in shown if one.kind not in kinds)]
-
-
-def _not_checked(record: Record) -> Iterator[Finding]:
-    """Yield which checks the options ask for, and the record does not have."""
-    answers = record.serving.answers
-    if record.serving.speculation:
-        return
-    pairs = (("questions", "questions"), ("questions_file", "expected"))
-    if any(record.option(f"answers.{option}") and not answers.get(name) for option, name in pairs):
-        yield finding("answers_unknown")
-    has_weights = any(record.option(f"serve.{name}") for name in WEIGHTS)
-    if record.option("answers.perplexity") and has_weights and "perplexity_tokens" not in answers:
-        yield finding("perplexity_unknown")
 
 
 def _own_marks(answers: Mapping[str, Any], of_suite: float | None) -> Iterator[Finding]:

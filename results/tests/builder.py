@@ -16,7 +16,9 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.median import median_interval
 from jpwr.trace.trace import Row
 from jpwr.trace.writers import CsvWriter
-from record.derivation import joules_per
+from record.derivation import derive
+from record.model import Record as Parts
+from record.part import as_json
 from results.collect import collect, failed_result
 from results.files.systems import peak_of
 from results.files.workloads import workloads
@@ -373,8 +375,7 @@ def served(
     """Return a good run of a server: all requests alike, over 60 s."""
     e2e_s = ttft_s + tpot_s * (OUTPUT - 1)
     requests = round(concurrency * WINDOW_S / e2e_s)
-    tokens_per_s = requests * OUTPUT / WINDOW_S
-    record = result(system, 1, concurrency, tokens_per_s, power_w, **changes)
+    record = result(system, 1, concurrency, requests * OUTPUT / WINDOW_S, power_w, **changes)
     slo = {"slo_ttft_s": 2.0, "slo_tpot_s": 0.1}
     share = float(ttft_s <= slo["slo_ttft_s"] and tpot_s <= slo["slo_tpot_s"])
     latencies = {"ttft": ttft_s, "tpot": tpot_s, "e2e": e2e_s}
@@ -391,18 +392,11 @@ def served(
         "config": {"compute": {"precision": "bf16", "device": "gpu"}},
         "serving": {"server": "vllm", "version": "1", "slo": "made up", "findings": list(findings)},
         "metrics": {
-            "measured_s": WINDOW_S,
             "measured_tokens": requests * OUTPUT,
             "measured_requests": requests,
             "input_tokens": requests * INPUT,
             "output_tokens_per_request": OUTPUT,
-            "tokens_per_s": tokens_per_s,
-            "tokens_per_s_per_device": tokens_per_s,
-            "total_tokens_per_s": tokens_per_s * (INPUT + OUTPUT) / OUTPUT,
-            "requests_per_s": requests / WINDOW_S,
             "goodput_share": share,
-            "goodput_requests_per_s": share * requests / WINDOW_S,
-            "tokens_per_s_per_user": 1 / tpot_s,
             "mean_in_flight": concurrency,
             "e2e_mean_s": e2e_s,
             **slo,
@@ -411,11 +405,9 @@ def served(
             **{f"{name}_p99_high_s": 1.01 * latencies[name] for name in ("ttft", "tpot")},
         },
     }
-    record["energy"] = {**record["energy"], "tokens_per_wh": requests * OUTPUT / record["energy"]["energy_wh"]}
-    energy = record["energy"]
-    energy |= joules_per(energy["energy_wh"], energy["uncertainty_wh"], record["metrics"])
     record["provenance"] = {**record["provenance"], "command": None}
-    return record
+    derived: Record = as_json(derive(Parts.of(record)))
+    return derived
 
 
 def figure(

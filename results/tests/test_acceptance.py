@@ -7,10 +7,11 @@ from array import array
 
 import pytest
 
-from record.acceptance import judged_acceptance, judged_events, length_of, of_text, published, stated
+from record.acceptance import judged_acceptance, judged_events, length_of, published, stated
+from record.asked import as_asked
+from record.model import Record
 from record.served import Request, Window
 from results.tests.builder import served
-from results.tests.of_dicts import by_point
 
 
 def test_published_lengths_are_means_of_their_steps():
@@ -107,13 +108,12 @@ def test_speculation_that_nobody_declared_is_found(made, steps, kinds):
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ((0, 0.0, "A"), ""),
-        ((3, 0.0, "A"), ", acceptance of A"),
-        ((3, 3.9, "A"), ", 3 draft tokens, 3.9 tokens a step by the user"),
+        ({}, ""),
+        ({"draft_tokens": 3, "acceptance_of": "A"}, ", acceptance of A"),
+        ({"draft_tokens": 3, "acceptance_length": 3.9}, ", 3 draft tokens, 3.9 tokens a step by the user"),
     ],
 )
 def test_whose_acceptance_was_stated_is_part_of_the_workload(asked, words):
-    assert of_text(*asked) == words
-    one, other = served(), served()
-    other["sample"] += words
-    assert len({(each.point.data, each.point.sample) for each in by_point([one, other])}) == 1 + bool(words)
+    load = {"rate_per_s": 0.0, "input_tokens": 32, "output_tokens": 16, "length_sigma": 0.0, "lengths_file": ""}
+    options = {"load": load, "serve": {"server": "vllm"}, "speculation": asked}
+    assert as_asked(Record.of(served() | {"config": options})).sample == f"32/16 tokens{words}"

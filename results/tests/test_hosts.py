@@ -39,7 +39,6 @@ def asked(folder, hosts="n1 n2", devices=2, error_s=ERROR_S / 2):
     del record["energy"]
     number = len(hosts_of(hosts))
     record["layout"] |= {"num_devices": devices, "num_nodes": number}
-    record["metrics"]["tokens_per_s_per_device"] = record["metrics"]["tokens_per_s"] / devices
     record["config"] |= {"serve": {"url": "http://n1"}, "run": {"hosts": hosts}}
     record["serving"] |= {"elsewhere": "n1", "clock_error_s": error_s, "server": "server at http://n1"}
     edges = {"start_epoch_s": EPOCH_S, "end_epoch_s": EPOCH_S + WINDOW_S}

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from record.perplexity import references
+from record.asked import references
 from results.tests import builder
 from results.tests.builder import served, verdicts
 from results.tests.of_dicts import by_point, contradictions

@@ -27,11 +27,6 @@ from results.verdicts.quality import deviations
 CHAT = "workloads: {chat: {benchmark: llm_inference}}\n"
 
 
-def stored(record, folder):
-    folder.mkdir(parents=True)
-    write_record(record, folder / RESULT_NAME)
-
-
 # Llama 2 7B in half precision at 14 ms per token: half of the 2 TB/s of an A100 (Databricks, LLM inference performance
 # engineering, 2023). The cache of its 1,024 bytes per token, as here, adds little.
 READ = {"step_weights_bytes": 14e9, "token_cache_bytes": 1024}
@@ -39,7 +34,7 @@ READ = {"step_weights_bytes": 14e9, "token_cache_bytes": 1024}
 
 def test_decode_uses_the_bandwidth_that_others_computed():
     record = derive(Record.of(served("HGX-A100", concurrency=1, tpot_s=0.014)))
-    [found] = with_bandwidth([changed(record, metrics=changed(record.metrics, **READ))], {})
+    found = with_bandwidth(changed(record, metrics=changed(record.metrics, **READ)), "HGX-A100")
     tokens_per_s = record.metrics.number("tokens_per_s")
     read_per_s = 14e9 / 0.014 + tokens_per_s * 1024 * (300 + 50)
     assert found.metrics.number("memory_bandwidth_percent") == pytest.approx(100 * read_per_s / 2039e9)
@@ -58,7 +53,7 @@ def test_decode_uses_the_bandwidth_that_others_computed():
 def test_bandwidth_that_nobody_can_compute_is_missing(system, changes):
     record = served(system, tpot_s=0.014)
     record = derive(Record.of(record | {"metrics": record["metrics"] | READ} | changes))
-    [found] = with_bandwidth([record], {})
+    found = with_bandwidth(record, system)
     assert "memory_bandwidth_percent" not in vars(found.metrics)
 
 
@@ -97,7 +92,8 @@ def test_a_run_is_known_by_its_latencies_though_its_window_was_moved(tmp_path):
     record = served(run_id="one")
     moved = {**record, "run_id": "two", "windows": [{**record["windows"][0], "boot_id": "another boot"}]}
     for number, one in enumerate((record, moved, served(ttft_s=0.51))):
-        stored(one, tmp_path / "copies" / str(number))
+        (tmp_path / "copies" / str(number)).mkdir(parents=True)
+        write_record(one, tmp_path / "copies" / str(number) / RESULT_NAME)
     with pytest.raises(RecordError, match="are records of one run with different content"):
         find_records([tmp_path / "copies"])
     (tmp_path / "copies" / "1" / RESULT_NAME).unlink()

@@ -1,19 +1,20 @@
-"""Errors of the client of servers against the known schedule of a mock server, and its CPU time for a token."""
+"""Errors of the client of servers against the known schedule of a mock server, and its own delay."""
 
 from __future__ import annotations
 
 import io
+import statistics
 import subprocess
 import sys
 from contextlib import ExitStack, redirect_stdout
 
 from benchmarks.llm_inference.config import Config, LoadOptions, ServerOptions, WindowOptions
 from benchmarks.llm_inference.load import measure
-from benchmarks.llm_inference.metrics import client_metrics
 from benchmarks.llm_inference.models import SHAPES
 from benchmarks.llm_inference.started import Started
 from record.arithmetic import ratio
-from record.served import Window, metrics_of, number
+from record.demand import SLOS
+from record.served import metrics_of, number
 from tools.bench.harness import Table
 
 TTFT_S, TPOT_S, OUTPUT = 0.2, 0.05, 32  # one process of Python sends the tokens of all streams
@@ -21,7 +22,7 @@ SERVER = f"-m benchmarks.llm_inference.tests.mock_server --ttft-s {TTFT_S} --tpo
 
 
 def client(table: Table) -> None:
-    """Compare latencies, throughput and the client's own delay and CPU time with the schedule."""
+    """Compare latencies, throughput and the delay of reading first and last tokens with the schedule."""
     request_s = TTFT_S + (OUTPUT - 1) * TPOT_S
     for streams in (1, 8, 64, 256):
         load, window = LoadOptions(streams, input_tokens=32, output_tokens=OUTPUT), WindowOptions(1.0, 1)
@@ -33,11 +34,11 @@ def client(table: Table) -> None:
             url = f"http://127.0.0.1:{int(process.stdout.readline())}"
             stack.enter_context(redirect_stdout(io.StringIO()))  # its progress
             server = Started(Config(serve=ServerOptions("vllm", url, vocab_size=SHAPES["tiny"].vocab)), stack).server
-            measured = measure(server, load, window, request_s, lambda: None, lambda *_: None, lambda: None)
-        metrics = metrics_of(Window(measured.requests, measured.start_s, measured.end_s, streams), Config().load.limits)
-        metrics |= client_metrics(measured.statistics)
-        metrics["tokens_per_s"] = ratio(metrics["measured_tokens"], measured.end_s - measured.start_s)
+            measured, _ = measure(server, load, window, request_s, lambda: None, lambda *_: None, lambda: None)
+        metrics = metrics_of(measured, SLOS[load.slo])
+        metrics["late_s"] = statistics.median(late_s for one in measured.every for late_s in one.late_s[1:3])
+        metrics["tokens_per_s"] = ratio(metrics["measured_tokens"], measured.duration_s)
         schedule = {"ttft_p50_s": TTFT_S, "tpot_p50_s": TPOT_S, "tokens_per_s": streams * OUTPUT / request_s}
-        schedule |= {"client_delay_p50_s": TPOT_S, "client_cpu_us_per_token": 1e6 * TPOT_S}
+        schedule["late_s"] = TPOT_S
         for name, value in schedule.items():
             table.add(f"client, {name}, {streams} streams", "", [number(metrics, name)], "schedule", [value])

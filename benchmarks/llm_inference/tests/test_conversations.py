@@ -19,13 +19,13 @@ from benchmarks.llm_inference.prompts import Bodies
 from benchmarks.llm_inference.started import context
 from benchmarks.llm_inference.tests.conftest import ROUNDED_S, TTFT_S, kinds_of, requests_of
 from benchmarks.llm_inference.trace import trace_of
-from record.conversations import figures_of, possible_hits
-from record.demand import MADE
+from record.demand import MADE, Slo
 from record.kinds import NOT_RANKED
-from record.served import Place, Request, Window, read_request
+from record.served import OF_CONVERSATIONS, Place, Request, Window, metrics_of, possible_hits, read_request
 from results.join.serving import request_problems
 from results.tests.of_dicts import contradictions, derived_otherwise
 
+SLO = Slo(1.0, 1.0, "")
 ENDLESS = 10**9  # blocks
 REQUEST = {"t": 0.0, "type": "s", "model": "m", "in": 100, "out": 5, "hash_ids": [1, 2]}
 HEAD = {"id": "a", "block_size": 64, "hash_id_scope": "local", "tool_tokens": 10, "system_tokens": 10}
@@ -193,13 +193,13 @@ def test_the_possible_hits_are_those_that_aiperf_counts():
     # aiperf, tests/unit/graph/fixtures/weka_min.json: hash ids [1, 2], [1, 2, 3], [1, 2, 3, 4]: 5 of 9 blocks.
     turns = [(blocks(0, 0, 1, 2), 128, 0), (blocks(1, 2, 3, idle_s=1.0), 192, 128), (blocks(2, 3, 4), 256, 64)]
     every = [asked(at, [0, 1, 3][at], [1, 2, 4][at], *turn) for at, turn in enumerate(turns)]
-    found = figures_of(window_of(every, 4.0))
+    found = metrics_of(window_of(every, 4.0), SLO)
     assert found["possible_cache_hit_percent"] == pytest.approx(100 * 5 / 9)
     assert (found["cached_tokens"], found["fresh_tokens"]) == (192, 384)
     assert found["turn_tokens_per_s"] == pytest.approx(15 / 3)
     assert found["mean_lanes"] == pytest.approx(1)  # the idle second counts
-    assert figures_of(window_of(every[:2], 2.5))["mean_lanes"] == pytest.approx(1)  # idle at the window's end
-    assert figures_of(window_of([asked(0, 0, 1, None, 64)], 4.0)) == {}
+    assert metrics_of(window_of(every[:2], 2.5), SLO)["mean_lanes"] == pytest.approx(1)  # idle at the window's end
+    assert not metrics_of(window_of([asked(0, 0, 1, None, 64)], 4.0), SLO).keys() & {*OF_CONVERSATIONS}
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -248,7 +248,6 @@ def test_an_endless_cache_has_what_is_possible_and_edits_are_found(against_mock,
     assert {one.index: one.cached_tokens for one in requests} == possible_hits(window)
     metrics = record["metrics"]
     assert 50 < metrics["cache_hit_percent"] == metrics["possible_cache_hit_percent"] < 100
-    assert metrics["fed_back_percent"] == 100
     shares = [(one.cached_tokens / one.asked_input, one.times_s[0] - one.due_s) for one in requests]
     assert all(ttft_s > (1 - share) * TTFT_S - ROUNDED_S for share, ttft_s in shares)  # no answer is early
     assert metrics["cached_tokens"] + metrics["fresh_tokens"] == metrics["prompt_tokens_of_requests"]

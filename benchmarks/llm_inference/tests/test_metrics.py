@@ -15,7 +15,7 @@ from record.demand import Slo, arrivals_s, lengths_of
 from record.derivation import derive
 from record.model import Record
 from record.served import lock_step, metrics_of, percentile_estimate, ranks, rate_estimate, share_estimate
-from record.served_rules import faults, late_client, miscounted, remarks_on_load
+from record.served_rules import faults, late_client, miscounted, remarks
 
 SLO = Slo(0.06, 0.012, "")
 # Intervals that hold in 95 of 100 cases hold fewer times in 1 of 100 tests; ones of 0.7 times their width, in 95.
@@ -34,7 +34,7 @@ def faults_of(window):
 
 
 def kinds_of(window):
-    return {one.kind for one in remarks_on_load(window, metrics(window))}
+    return {one.kind for one in remarks(window, metrics(window), {}, {})}
 
 
 def late_kinds(window, **changes):
