@@ -15,9 +15,7 @@ from results.files.quantities import QUANTITIES
 from results.points.estimate import Interval
 from results.points.repeats import PointResults
 from results.show.plots.style import Styles
-from results.show.tables.accept import MARKS
 from results.show.tables.cells import half_text
-from results.show.words import met_words
 from results.verdicts.cost import Costs, cost_of, costed_work
 from results.verdicts.outcome import Outcome
 from results.verdicts.quality import ESTIMATE, energy_kind, grade, why_not_ranked
@@ -27,6 +25,7 @@ from results.verdicts.score import Scored
 from results.verdicts.tender.decision import Decision
 
 MILLION = 1e6
+SIGNS = {Outcome.PASSED: "met", Outcome.FAILED: "not met", Outcome.UNDECIDED: "undecided"}
 LIMITS = {"devices": "number of devices", "money": "money", "power": "power"}
 
 
@@ -265,7 +264,8 @@ def _total(row: Scored) -> Cell:
 
 
 def _requirements(decision: Decision, row: Scored) -> Cell:
-    verdicts = decision.of_system(row.system)
-    outcomes = [verdict.outcome for verdict in verdicts]
+    outcomes = [verdict.outcome for verdict in decision.of_system(row.system)]
     worst = next((one for one in (Outcome.FAILED, Outcome.UNDECIDED) if one in outcomes), Outcome.PASSED)
-    return Cell(MARKS[worst], met_words(verdicts), worst.value)
+    number = outcomes.count(worst)
+    of_all = f"{number} of {len(outcomes)}" if worst is Outcome.PASSED else str(number)
+    return Cell(f"{of_all} {SIGNS[worst]}", "", worst.value)
