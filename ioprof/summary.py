@@ -230,8 +230,8 @@ def advice(
             f"{size(sum(one.size_bytes for one in small))} together: {opens:,} opens took {open_s:.3g} s and their "
             f"reads {read_s:.3g} s; fewer and larger files save opens"
         )
+    there_s = tier_s(whole.bytes, tier) if tier else 0.0
     if tier is not None and whole.bytes and busy_s > 0:
-        there_s = tier_s(whole.bytes, tier)
         gain = (
             f"up to {busy_s - there_s:.3g} s less, if the program waits for its reads"
             if there_s < busy_s
@@ -241,7 +241,7 @@ def advice(
             f"{size(whole.bytes)} took {busy_s:.3g} s ({whole.bytes / busy_s / MB:,.4g} MB/s); at {tier:,g} MB/s they "
             f"take {there_s:.3g} s: {gain}"
         )
-    return found + ([what_to_stage(by_file(profile), stage_bytes, tier)] if stage_bytes else [])
+    return found + ([what_to_stage(by_file(profile), stage_bytes, tier, busy_s - there_s)] if stage_bytes else [])
 
 
 def saved_s(one: Any, tier: float | None) -> float:
@@ -250,23 +250,31 @@ def saved_s(one: Any, tier: float | None) -> float:
 
 
 def to_stage(files: Mapping[str, Any], stage_bytes: float, tier: float | None = None) -> list[str]:
-    """Return the names of files, each a `Sum` or alike, to copy into some bytes: greedily by the time a byte saves."""
+    """Return the names of files, each a `Sum` or alike, to copy into some bytes: greedily by the time a byte saves.
+
+    A single file that saves more than all of those goes before them.
+    """
     gains = {name: saved_s(one, tier) / one.size_bytes for name, one in files.items() if one.size_bytes}
     chosen, left = [], stage_bytes
     for name in sorted(gains, key=lambda name: (-gains[name], name)):
         if gains[name] > 0 and files[name].size_bytes <= left:
             chosen.append(name)
             left -= files[name].size_bytes
-    return chosen
+    fitting = [[name] for name in gains if files[name].size_bytes <= stage_bytes and gains[name] > 0]
+    return max([chosen, *fitting], key=lambda names: sum(saved_s(files[name], tier) for name in names))
 
 
-def what_to_stage(files: Mapping[str, Any], stage_bytes: float, tier: float | None) -> str:
-    """Return what to stage and its gain; without a bandwidth of the fast storage no seconds are predicted."""
+def what_to_stage(files: Mapping[str, Any], stage_bytes: float, tier: float | None, most_s: float) -> str:
+    """Return what to stage and its gain; without a bandwidth of the fast storage no seconds are predicted.
+
+    most_s: what all files on that storage save, where threads read at the same time.
+    """
     names = to_stage(files, stage_bytes, tier)
     read_s, all_s = (sum(files[name].read_s for name in some) for some in (names, files))
     gain = "--tier MB/S, the fast storage's bandwidth, predicts the seconds"
     if tier:
-        gain = f"at {tier:,g} MB/s up to {sum(saved_s(files[name], tier) for name in names):.3g} s less"
+        gain_s = max(0.0, min(most_s, sum(saved_s(files[name], tier) for name in names)))
+        gain = f"at {tier:,g} MB/s up to {gain_s:.3g} s less"
     return (
         f"stage {number_of(len(names), 'file')} of {size(sum(files[name].size_bytes for name in names))} for "
         f"{100 * read_s / (all_s or 1):.1f} % of the {all_s:.3g} s of all threads' reads; {gain}: "

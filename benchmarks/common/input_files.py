@@ -60,10 +60,10 @@ class Staged(NamedTuple):
     time_s: float
 
 
-def worth_staging(files: Sequence[Path], options: DataOptions, room_bytes: float) -> list[Path]:
+def worth_staging(files: Sequence[Path], options: DataOptions) -> list[Path]:
     """Return the files to stage: all, or with --stage-bytes those that gain most in some bytes.
 
-    The gain is by the reads of an earlier run; raises ConfigError if that read none of the files.
+    The gain is by an earlier run's reads of the data, by all ranks; raises ConfigError if there are none.
     """
     if not options.stage_bytes:
         return list(files)
@@ -71,10 +71,15 @@ def worth_staging(files: Sequence[Path], options: DataOptions, room_bytes: float
         reads = by_file(*(load(path.parent) for path in Path(options.stage_reads).glob(f"*/{PROFILE}")))
     except JpwrError as error:
         raise ConfigError(f"--stage-reads {options.stage_reads} cannot be used: {error}") from error
-    paths = {str(file.resolve()): file for file in files}
-    if not (known := {path: reads[path] for path in paths.keys() & reads.keys()}):
-        raise ConfigError(f"--stage-reads {options.stage_reads} has no reads of these files, such as {files[0]}")
-    return [paths[path] for path in to_stage(known, room_bytes)]
+    data = Path(options.data_dir).resolve()
+    known = {str(Path(path).resolve()): one for path, one in reads.items() if Path(path).is_file()}
+    known = {path: one for path, one in known.items() if Path(path).is_relative_to(data)}
+    for path, one in known.items():
+        one.size_bytes = Path(path).stat().st_size  # which may have changed since
+    if not known:
+        raise ConfigError(f"--stage-reads {options.stage_reads} has no reads of files below {data}")
+    chosen = set(to_stage(known, options.stage_bytes))
+    return [file for file in files if str(file.resolve()) in chosen]
 
 
 def stage(files: Sequence[Path], folder: Path, say: Callable[[str], None] = lambda _: None) -> Staged:

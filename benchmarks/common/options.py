@@ -135,7 +135,7 @@ class DataOptions:
     stage: str = option(
         "", "folder on the node's own disk, to copy the files into before the first step; default: none"
     )
-    stage_bytes: int = option(0, "with --stage: most bytes on a node; of the files, those that gain most; 0: all files")
+    stage_bytes: int = option(0, "with --stage: most bytes to copy to a node: the files that gain most; 0: all files")
     stage_reads: str = option("", "with --stage-bytes: folder io of an earlier run, with the profiles of its reads")
 
     def __post_init__(self) -> None:
@@ -148,7 +148,8 @@ class DataOptions:
                     f"{flag} was given, but the data is {self.data}: state the kind of the files by --data"
                 )
 
-        if bool(self.stage_bytes) != bool(self.stage_reads) or (self.stage_bytes and not self.stage):
+        is_part = self.stage_bytes > 0
+        if self.stage_bytes < 0 or is_part != bool(self.stage_reads) or (is_part and not self.stage):
             raise ConfigError("--stage-bytes needs --stage, and by --stage-reads the reads of a run with the tag io")
 
     @property

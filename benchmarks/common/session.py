@@ -137,7 +137,7 @@ def _stage(run: Workload, options: Any, launch: Launch) -> Staged | None:
     """Copy this rank's files, or those that gain most, to the node's own disk and use the copies, if requested."""
     if not run.stage:
         return None
-    chosen = worth_staging(run.files, options.data, options.data.stage_bytes / launch.local_world_size)
+    chosen = worth_staging(run.files, options.data)
     staged = stage(chosen, Path(run.stage), partial(print, flush=True) if launch.rank == 0 else lambda _: None)
     copies = dict(zip(chosen, staged.files, strict=True))
     run.files = [copies.get(file, file) for file in run.files]

@@ -121,6 +121,7 @@ def write_energies(run: Record, folder: Path) -> None:
     `rank` is that of the node's sampler, of which there is one per node.
     """
     if not run.energy:
+        (folder / ENERGIES_NAME).unlink(missing_ok=True)  # of an earlier attempt
         return
     names = list(dict.fromkeys(channel.name for channel in run.energy.channels))
     with replacing(folder / ENERGIES_NAME) as file:

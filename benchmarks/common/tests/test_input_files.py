@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,21 +78,23 @@ def test_a_data_set_is_identified_by_its_names_and_by_how_prepare_made_it(tmp_pa
     assert of_names == identity(files, made=False)
 
 
-@pytest.mark.parametrize(("room_bytes", "chosen"), [(1e9, [1, 0]), (5, [1]), (4, [])])
-def test_files_that_took_longest_in_an_earlier_run_are_staged(files, tmp_path, room_bytes, chosen):
+@pytest.mark.parametrize(("stage_bytes", "chosen"), [(1_000_000_000, [0, 1]), (5, [1]), (4, [])])
+def test_files_that_took_longest_in_an_earlier_run_are_staged(files, tmp_path, stage_bytes, chosen):
     reads = [
         reads_of(str(path), len(path.read_bytes()), read_s=read_s) for path, read_s in zip(files, (1, 2), strict=False)
     ]
     for node, of_node in enumerate((reads[:1], reads[1:])):
         save(profile(of_node), tmp_path / "io" / f"n{node}")
-    options = DataOptions("images", "x", stage="y", stage_bytes=9, stage_reads=str(tmp_path / "io"))
-    assert worth_staging(files, options, room_bytes) == [files[at] for at in chosen]
-    with pytest.raises(ConfigError, match="has no reads of these files"):
-        worth_staging(files[2:], options, room_bytes)
-    assert worth_staging(files, DataOptions("images", "x", stage="y"), room_bytes) == files
+    options = DataOptions("images", str(tmp_path), stage="y", stage_bytes=stage_bytes, stage_reads=str(tmp_path / "io"))
+    assert worth_staging(files, options) == [files[at] for at in chosen]
+    assert worth_staging(files[2:], options) == []  # of a rank that has other files
+    with pytest.raises(ConfigError, match=r"has no reads of files below .*/other"):
+        worth_staging(files, replace(options, data_dir=str(tmp_path / "other")))
+    assert worth_staging(files, DataOptions("images", "x", stage="y")) == files
 
 
 def test_files_by_an_earlier_runs_reads_need_these_reads():
-    for given in ({"stage_bytes": 1}, {"stage_bytes": 1, "stage": "y"}, {"stage": "y", "stage_reads": "io"}):
+    stated = {"stage_bytes": 1, "stage": "y"}
+    for given in ({"stage_bytes": 1}, stated, stated | {"stage_bytes": -1}, {"stage": "y", "stage_reads": "io"}):
         with pytest.raises(ConfigError, match="--stage-bytes needs --stage, and by --stage-reads"):
             DataOptions("images", "x", **given)

@@ -202,7 +202,9 @@ def _energy(point: PointResults | None) -> Cell:
 
 def _power_of(point: PointResults | None) -> Cell:
     power_w = point.value("energy.avg_power_w") if point and point.good else None
-    return Cell(rounded(power_w / point.point.devices)) if point and power_w and point.point.devices else Cell()
+    if not point or not power_w or not point.point.devices:
+        return Cell()
+    return Cell(rounded(power_w / point.point.devices), "estimated" if grade(point.any) == ESTIMATE else "")
 
 
 def _cost(point: PointResults | None, costs: Costs) -> Cell:

@@ -206,6 +206,6 @@ def heat_map(frame: DataFrame, x: Axis, y: Axis, value: Axis, chart: tuple[str, 
 def short(value: float) -> str:
     """Return a number with three digits and its SI prefix, such as 947, 1.49k or 85k."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
+        if abs(value) >= 0.9995 * size:
             return f"{value / size:.3g}{letter}"
     return f"{value:.3g}"

@@ -94,7 +94,9 @@ def _heat_maps(frame: DataFrame, total: Axis) -> Iterator[Chart]:
         own = frame[frame["system"] == system]
         for chart, group, _ in _alike(own, f"heat_map_{number}", f"{system}: throughput", TOTAL):
             best = _best(group, TOTAL, "devices", "global_batch")
-            cells = pandas.concat([best, own[own[TOTAL].isna()]]).drop_duplicates(["devices", "global_batch"])
+            # A run that failed early states no precision.
+            failed = own[own[TOTAL].isna() & own["precision"].fillna("").isin([*group["precision"], ""])]
+            cells = pandas.concat([best, failed]).drop_duplicates(["devices", "global_batch"])
             if cells["devices"].nunique() > 1 and cells["global_batch"].nunique() > 1:
                 yield heat_map(cells, BATCH, DEVICES, total, chart)
 

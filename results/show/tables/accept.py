@@ -70,7 +70,9 @@ def verdicts_json(decision: Decision, code: int, skipped: Sequence[Skipped] = ()
         "exit_code": code,
         "requirements": [_as_data(one) for one in decision.judged],
         "missing": [{"systems": one.systems, "reason": str(one)} for one in skipped if one.systems is not None],
-        "scores": [_as_data(one) | {"points": decision.points_of(one.answer.value)} for one in decision.scores],
+        "scores": [
+            _as_data(one) | {"unit": "", "points": decision.points_of(one.answer.value)} for one in decision.scores
+        ],
         "without_figure": decision.without_figure,
         "left_out": list(decision.left_out.values()),
     }

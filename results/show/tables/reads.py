@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from ioprof.summary import MB, size, what_to_stage
@@ -84,9 +85,19 @@ def of_reads(results: Sequence[PointResults], tier: float | None = None, stage_b
         if stage_bytes:
             files = {file.path: file for file in record.io.files}
             which = "" if len(files) == record.io.job.files else f"of its {len(files)} most read files, "
-            conclusions.append(which + what_to_stage(files, stage_bytes, tier))
+            conclusions.append(which + what_to_stage(files, stage_bytes, tier, _gain_s(record, tier)))
         sentences += [f"{place_of(record)}: {text}" for text in (*conclusions, *_not_seen(record))]
     return list(dict.fromkeys(sentences))
+
+
+def _gain_s(record: Record, tier: float | None) -> float:
+    """Return what a storage of `tier` MB/s, or of any bandwidth, saves in the window: at most the wait for input."""
+    window = record.io.windows.get("effective")
+    wait_percent, window_s = (value_at(record, f"metrics.{key}") for key in ("input_wait_percent", "effective_s"))
+    if not window or wait_percent is None or not window_s or not window.reading_s:
+        return math.inf
+    faster_s = window.bytes / MB / tier if tier else 0.0
+    return float(min(wait_percent / 100 * window_s, max(0.0, window.reading_s - faster_s)))
 
 
 def _storage(record: Record, tier: float | None) -> Iterator[str]:
@@ -101,11 +112,11 @@ def _storage(record: Record, tier: float | None) -> Iterator[str]:
         f"in {window_s:.3g} s of effective windows {size(window.bytes)} were read in {reading_s:.3g} s "
         f"({rate:,.4g} MB/s), and steps waited {wait_s:.3g} s for their input ({wait_percent:.1f} %)"
     )
-    yield f"{summary}: a faster storage saves {_saved(min(wait_s, reading_s), window_s)} at most"
+    yield f"{summary}: a faster storage saves {_saved(_gain_s(record, None), window_s)} at most"
     if tier is not None:
         faster_s = window.bytes / MB / tier
-        saved_s = min(wait_s, max(0.0, reading_s - faster_s))
-        yield f"storage of {tier:,g} MB/s reads that in {faster_s:.3g} s and saves {_saved(saved_s, window_s)} at most"
+        saved = _saved(_gain_s(record, tier), window_s)
+        yield f"storage of {tier:,g} MB/s reads that in {faster_s:.3g} s and saves {saved} at most"
 
 
 def _saved(saved_s: float, of_s: float) -> str:

@@ -58,8 +58,8 @@ class Decision:
         return {verdict.system for verdict in self.must if verdict.outcome is Outcome.FAILED}
 
     def of_system(self, system: str) -> list[Verdict]:
-        """Return the verdicts on one system."""
-        return [verdict for verdict in self.must if verdict.system == system]
+        """Return the verdicts on one system, on its score as well."""
+        return [verdict for verdict in (*self.must, *self.scores) if verdict.system == system]
 
     def points_of(self, value: Any) -> float | None:
         """Return the points of a score: the points at the minimum x score / minimum; None without a score or points."""
