@@ -115,7 +115,7 @@ def _check_table(options: argparse.Namespace) -> None:
     for name in ("tier", "stage_bytes"):
         value = getattr(options, name)
         if value is not None and not (options.reads and 0 < value < math.inf):
-            raise RecordError(f"--{name.replace('_', '-')} {value:g} is for a table with --reads, and above 0")
+            raise RecordError(f"--{name.replace('_', '-')} {value:g} was asked for: give one above 0, with --reads")
 
 
 def _frame(records: Sequence[Record], options: argparse.Namespace) -> Any:

@@ -86,6 +86,8 @@ def _read(path: Path) -> tuple[Json, bytes]:
     """Return a record and the content of its file."""
     try:
         content = path.read_bytes()
+        if not content.strip():
+            raise RecordError(f"{path} is empty: leave it out or run the point again")
         record = json.loads(content.decode(), parse_constant=_refuse_constant)
         if b"\\ud" in content.lower():  # half of a surrogate pair cannot be printed
             json.dumps(record, ensure_ascii=False).encode()

@@ -108,7 +108,7 @@ def log_to_wandb(records: Sequence[Record], mode: str, project: str) -> list[str
             for at, step in enumerate(one.steps):
                 run.log(step, step=at)
             run.summary.update(one.metrics)
-            files = wandb.Artifact(f"run-{one.run_id}", type="run")
+            files = wandb.Artifact(re.sub(r"[^\w.-]", "-", f"run-{one.run_id}"), type="run")
             for name, path in one.files.items():
                 files.add_file(str(path), name)
             run.log_artifact(files)

@@ -151,16 +151,21 @@ def _all_devices(record: Record, channels: Sequence[Channel]) -> Rule:
             return Rule(None, finding("all_devices"))
         is_all = "cpu" in scopes and not accelerated
         known += ", and accelerators trained" if accelerated else ", and processors trained"
-    elif scopes & {"node", "supply"} or len(scopes) > 1:
-        is_all = len(scopes) == 1
+    elif len(scopes) > 1:
+        is_all, known = False, f"the sensors have different scopes: {', '.join(sorted(scopes))}"
+    elif scopes & {"node", "supply"}:
+        is_all = True
     else:
         counted = Counter[str]()
         for channel in channels:
             counted[channel.hostname] += int(channel.num_devices or 1)
         trained = Counter(device.hostname for device in record.devices)
-        is_all = counted.total() == num_devices and (counted == trained or trained.total() != num_devices)
-        by_node = ", ".join(f"{number} on {host}" for host, number in sorted(counted.items()))
-        known = f"{counted.total()} of {num_devices} devices" + (f": {by_node}" if num_nodes > 1 else "")
+        is_all, known = counted.total() == num_devices, f"{counted.total()} of {num_devices} devices"
+        if counted.total() > num_devices:  # sensors without ids, such as IPUs', and cards of two devices
+            known = f"the energy of {counted.total()} devices is counted, {num_devices} trained"
+        elif trained.total() == num_devices and counted != trained:
+            is_all, of_nodes = False, sorted(trained.items())
+            known = ", ".join(f"{counted[host]} of {number} devices of {host}" for host, number in of_nodes)
     return Rule(is_all, finding("all_devices", known=known))
 
 

@@ -217,7 +217,7 @@ def _widths(lines: Sequence[Sequence[str]]) -> list[int]:
     words = [max(len(line) for text in column for line in _lines(text, 1)) for column in columns]
     cells = [max(map(len, texts), default=0) for _, *texts in columns]
     least = [max(word, min(cell, NARROW)) for word, cell in zip(words, cells, strict=True)]
-    if sum(least) > max(room, WIDTH - gaps):
+    if sum(least) > 1.25 * max(room, WIDTH - gaps):  # a line of its own for each row is easier to read
         return list(map(max, least, cells))
     while sum(widths) > room and widths != least:
         reducible = [at for at, width in enumerate(widths) if width > least[at]]
@@ -231,7 +231,8 @@ def _wrapped(line: Sequence[str], widths: Sequence[int], place: Callable[[str, i
 
 
 def _lines(text: str, width: int) -> list[str]:
-    """Return a text in lines of a width, if its words allow that."""
+    """Return a text in lines of a width, if its words allow that; a number stays with its interval and percent."""
     if len(text) <= width:
         return [text]
-    return textwrap.wrap(text, width, break_long_words=False)
+    together = text.replace(" ±", "\xa0±").replace(" %", "\xa0%")
+    return [line.replace("\xa0", " ") for line in textwrap.wrap(together, width, break_long_words=False)]
