@@ -23,7 +23,7 @@ test: lint ## set-up, lint, types and tests: 9 minutes on two cores with AVX-512
 test-all: lint ## every test, also the slow ones: 25 minutes on two cores with AVX-512, 50 without
 	pytest $(PARALLEL) -m ''
 
-test-nightly: test-packages lint ## as root: what takes too long for each change: the slow tests, Debian 13, Arm, Kubernetes, packaging; 70 minutes
+test-nightly: test-packages lint ## as root: what takes too long for each change: the slow tests, Debian 13, Arm, Kubernetes, packaging; two hours
 	@scripts/nightly.sh $(PARALLEL)
 
 test-skipped: ## the tests that the last run skipped for a missing program: after make test-packages
