@@ -215,13 +215,13 @@ def advice(
     profile: Profile, whole: Sum, busy_s: float, tier: float | None, stage_bytes: float | None = None
 ) -> list[str]:
     """Return conclusions from the numbers, one sentence each."""
-    found = []
+    found, files = [], by_file(profile)
     again = whole.times_read
     if again is not None and again > 1.05 and whole.size_bytes > MB:
         found.append(
             f"the files have {size(whole.size_bytes)}, and {size(whole.bytes)} were read: each byte {again:.1f} times"
         )
-    small = [one for one in by_file(profile).values() if one.opens and 0 < one.size_bytes < SMALL_BYTES]
+    small = [one for one in files.values() if one.opens and 0 < one.size_bytes < SMALL_BYTES]
     opens = sum(one.opens for one in small)
     if len(small) >= MANY and opens * 2 > whole.opens:
         open_s, read_s = (sum(getattr(one, name) for one in small) for name in ("open_s", "read_s"))
@@ -241,7 +241,7 @@ def advice(
             f"{size(whole.bytes)} took {busy_s:.3g} s ({whole.bytes / busy_s / MB:,.4g} MB/s); at {tier:,g} MB/s they "
             f"take {there_s:.3g} s: {gain}"
         )
-    return found + ([what_to_stage(by_file(profile), stage_bytes, tier, busy_s - there_s)] if stage_bytes else [])
+    return found + ([what_to_stage(files, stage_bytes, tier, busy_s - there_s)] if stage_bytes else [])
 
 
 def saved_s(one: Any, tier: float | None) -> float:

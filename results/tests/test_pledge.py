@@ -12,7 +12,6 @@ import pytest
 
 from caraml.cli import main
 from record.findings import note
-from record.values import rounded
 from results.find.records import RecordError, Skipped
 from results.show.tables.accept import decision_text
 from results.tests import builder
@@ -273,7 +272,7 @@ def test_points_are_those_of_the_tender_s_formula(tmp_path, speeds, outcome):
     # t n / N: 3.6e6 tokens on 8 devices take 3.6e6 / speed, and the machine has 16 devices.
     value = 3600 / (0.5 * 3.6e6 / speeds[0] * 8 / 16 + 0.5 * 2e6 / speeds[0])
     assert award.answer.value == pytest.approx(value)
-    assert award.answer.unit == f"= {rounded(40 * value / 1.82)} points"
+    assert award.answer.award == pytest.approx(40 * value / 1.82)
     assert award.outcome is outcome
     assert ("one run" in award.reason) == (outcome is OPEN)
 

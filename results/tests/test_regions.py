@@ -1,4 +1,4 @@
-"""Where the time of steps goes: rows and pictures."""
+"""Regions of steps: rows of the table, and charts."""
 
 from __future__ import annotations
 

@@ -38,6 +38,7 @@ class Answer(NamedTuple):
     estimate: Estimate | None = None
     by_sampling: Interval | None = None  # for an energy: without the accuracy of its sensor
     best: PointResults | None = None  # the point
+    award: float | None = None  # for a score: its points in the tender, those at the minimum x score / minimum
 
 
 def check_alike(results: Sequence[PointResults], workloads: Mapping[str, Selection]) -> None:

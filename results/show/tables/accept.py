@@ -58,10 +58,11 @@ def _outcome(one: Verdict, name: str) -> str:
 
 
 def _found(answer: Answer) -> str:
-    """Return the number with its unit, or the grade."""
+    """Return the number with its unit, or the grade; of a score with its points."""
     value, half = answer.value, answer.interval.half if answer.interval else None
     text = rounded(value, half) if isinstance(value, float) else "" if value is None else str(value)
-    return " ".join(filter(None, [text, answer.unit])) if text else ""
+    points = "" if answer.award is None else f"= {rounded(answer.award)} points"
+    return " ".join(filter(None, [text, answer.unit, points])) if text else ""
 
 
 def verdicts_json(decision: Decision, code: int, skipped: Sequence[Skipped] = ()) -> str:
@@ -70,9 +71,7 @@ def verdicts_json(decision: Decision, code: int, skipped: Sequence[Skipped] = ()
         "exit_code": code,
         "requirements": [_as_data(one) for one in decision.judged],
         "missing": [{"systems": one.systems, "reason": str(one)} for one in skipped if one.systems is not None],
-        "scores": [
-            _as_data(one) | {"unit": "", "points": decision.points_of(one.answer.value)} for one in decision.scores
-        ],
+        "scores": [_as_data(one) | {"points": one.answer.award} for one in decision.scores],
         "without_figure": decision.without_figure,
         "left_out": list(decision.left_out.values()),
     }

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from ioprof.summary import MB, size, what_to_stage
+from ioprof.summary import MB, size, tier_s, what_to_stage
 from record.arithmetic import median_of_all, ratio
 from record.model import Reads, WindowReads
 from record.values import value_at
@@ -81,46 +82,53 @@ def of_reads(results: Sequence[PointResults], tier: float | None = None, stage_b
     sentences = []
     for one in counted(results):
         record = one.good[0]
-        conclusions = [*_storage(record, tier)]
+        waits = _waits(record)
+        conclusions = [*_storage(waits, tier)] if waits else []
         if stage_bytes:
             files = {file.path: file for file in record.io.files}
             which = "" if len(files) == record.io.job.files else f"of its {len(files)} most read files, "
-            conclusions.append(which + what_to_stage(files, stage_bytes, tier, _gain_s(record, tier)))
+            most_s = waits.gain_s(tier_s(waits.window.bytes, tier) if tier else 0.0) if waits else math.inf
+            conclusions.append(which + what_to_stage(files, stage_bytes, tier, most_s))
         sentences += [f"{place_of(record)}: {text}" for text in (*conclusions, *_not_seen(record))]
     return list(dict.fromkeys(sentences))
 
 
-def _gain_s(record: Record, tier: float | None) -> float:
-    """Return what a storage of `tier` MB/s, or of any bandwidth, saves in the window: at most the wait for input."""
+class _Waits(NamedTuple):
+    """Reads of an effective window, its length, and the time that steps waited for their input, in seconds."""
+
+    window: WindowReads
+    window_s: float
+    wait_s: float
+
+    def gain_s(self, faster_s: float = 0.0) -> float:
+        """Return what a storage saves that needs so long for the same bytes: at most the wait for input."""
+        return min(self.wait_s, max(0.0, (self.window.reading_s or 0.0) - faster_s))
+
+    def gain(self, faster_s: float = 0.0) -> str:
+        """Return that time in words, with its share of the window."""
+        return f"{self.gain_s(faster_s):.3g} s ({100 * self.gain_s(faster_s) / self.window_s:.1f} %) at most"
+
+
+def _waits(record: Record) -> _Waits | None:
     window = record.io.windows.get("effective")
     wait_percent, window_s = (value_at(record, f"metrics.{key}") for key in ("input_wait_percent", "effective_s"))
     if not window or wait_percent is None or not window_s or not window.reading_s:
-        return math.inf
-    faster_s = window.bytes / MB / tier if tier else 0.0
-    return float(min(wait_percent / 100 * window_s, max(0.0, window.reading_s - faster_s)))
+        return None
+    return _Waits(window, window_s, wait_percent / 100 * window_s)
 
 
-def _storage(record: Record, tier: float | None) -> Iterator[str]:
-    """Yield the largest gain of a faster storage: at most the time that steps wait for their input."""
-    window = record.io.windows.get("effective")
-    wait_percent, window_s = (value_at(record, f"metrics.{key}") for key in ("input_wait_percent", "effective_s"))
-    if not window or wait_percent is None or not window_s or not window.reading_s:
-        return
-    wait_s, reading_s = wait_percent / 100 * window_s, window.reading_s
-    rate = window.bytes / MB / reading_s
-    summary = (
+def _storage(waits: _Waits, tier: float | None) -> Iterator[str]:
+    """Yield the largest gain of a faster storage."""
+    window, window_s, wait_s = waits
+    reading_s = window.reading_s or 0.0
+    yield (
         f"in {window_s:.3g} s of effective windows {size(window.bytes)} were read in {reading_s:.3g} s "
-        f"({rate:,.4g} MB/s), and steps waited {wait_s:.3g} s for their input ({wait_percent:.1f} %)"
+        f"({window.bytes / MB / reading_s:,.4g} MB/s), and steps waited {wait_s:.3g} s for their input "
+        f"({100 * wait_s / window_s:.1f} %): a faster storage saves {waits.gain()}"
     )
-    yield f"{summary}: a faster storage saves {_saved(_gain_s(record, None), window_s)} at most"
     if tier is not None:
-        faster_s = window.bytes / MB / tier
-        saved = _saved(_gain_s(record, tier), window_s)
-        yield f"storage of {tier:,g} MB/s reads that in {faster_s:.3g} s and saves {saved} at most"
-
-
-def _saved(saved_s: float, of_s: float) -> str:
-    return f"{saved_s:.3g} s ({100 * saved_s / of_s:.1f} %)"
+        faster_s = tier_s(window.bytes, tier)
+        yield f"storage of {tier:,g} MB/s reads that in {faster_s:.3g} s and saves {waits.gain(faster_s)}"
 
 
 def _not_seen(record: Record) -> Iterator[str]:

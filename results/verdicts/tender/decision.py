@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 from record.findings import finding
-from record.values import rounded
 from results.find.records import Skipped
 from results.points.repeats import PointResults
 from results.verdicts.accept import Verdict, accept, judged, left_out, unless_missing
@@ -61,13 +59,6 @@ class Decision:
         """Return the verdicts on one system, on its score as well."""
         return [verdict for verdict in (*self.must, *self.scores) if verdict.system == system]
 
-    def points_of(self, value: Any) -> float | None:
-        """Return the points of a score: the points at the minimum x score / minimum; None without a score or points."""
-        score = self.requirements.score
-        if not (score and score.points and score.minimum) or value is None:
-            return None
-        return float(score.points * value / score.minimum)
-
     @property
     def without_figure(self) -> list[str]:
         """Sentences on the workloads that the pledge has no figure for."""
@@ -82,7 +73,7 @@ class Decision:
             return
         item = Item(of="", what="score", name=f"score at least {minimum:g}", at_least=minimum)
         for row in ranking_of(results, replace(self.requirements, reference=""), None, self.must).scores:
-            points = rounded(self.points_of(row.value))
+            award = score.points * row.value / minimum if score.points and row.value is not None else None
             why_not = finding("unclear", why=row.why_not) if row.why_not else None
-            answer = Answer(row.value, row.interval, f"= {points} points" if points else "", why_not=why_not)
+            answer = Answer(row.value, row.interval, why_not=why_not, award=award)
             yield unless_missing(judged(item, row.system, answer), skipped)
