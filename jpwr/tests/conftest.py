@@ -1,4 +1,4 @@
-"""What the tests of the sampler share: clocks that they move, waiting for what must come, stand-ins."""
+"""Shared by tests of the sampler: clocks that a test moves, waiting for an event, stand-ins of libraries."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def run(*command: str, cwd: Path | None = None, **variables: str) -> subprocess.
 
 
 def sampled(folder: Path, method: str, library: Path, **variables: str) -> tuple[Trace, str]:
-    """Sample some rows of a library's stand-in in a folder; returns the trace, and what was said."""
+    """Sample some rows of a library's stand-in in a folder; returns the trace and the messages."""
     command = ("--methods", method, "--interval", "10", "--df-out", "out", "--", "bash", "-c", "rows 3")
     environ = {"LD_LIBRARY_PATH": str(library), "STAND_IN_SHAPE": "constant", **variables}
     done = run(sys.executable, "-m", "jpwr", *command, cwd=folder, **environ)

@@ -650,7 +650,7 @@ def test_another_package_adds_a_method_by_an_entry_point(plug_in, stack):
 
 @pytest.fixture
 def sampled_nvml(tmp_path, nvml_folder):
-    """Sample some rows of the stand-in NVML; returns the trace, and what was said."""
+    """Sample some rows of the stand-in NVML; returns the trace and the messages."""
     return partial(sampled, tmp_path, "pynvml", nvml_folder, STAND_IN_DEVICES="4")
 
 

@@ -1,4 +1,4 @@
-"""What a person and a program are told of a trace."""
+"""The summary of a trace, as text and as JSON."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def train_case(rank: int, world_size: int, flags: list[str]) -> dict[str, Any]:
 
 
 def held_by(case: tuple[int, int, list[str]]) -> dict[str, Any] | str:
-    """What a case holds, or why it holds nothing."""
+    """Return the result of a case, or its traceback."""
     try:
         return train_case(*case)
     except BaseException:
