@@ -1,17 +1,15 @@
-"""Predict throughput, power and work per energy of a system at an unmeasured point, from its own points."""
+"""Predict the throughput of a system at an unmeasured point, from its own points."""
 
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from jpwr.energy.estimate import JOULES_PER_WH
 from record.values import THROUGHPUT, devices_text, grouped
 from results.find.records import Record, RecordError
-from results.points.estimate import Interval, students_t
+from results.points.estimate import Interval
 from results.points.facts import Point, as_key, choices_of, differences, facts_of
 from results.points.repeats import PointResults
 from results.predict.curve import (
@@ -25,7 +23,6 @@ from results.predict.curve import (
     too_far,
 )
 from results.verdicts.nodes import is_check
-from results.verdicts.quality import energy_kind, why_not_ranked
 
 
 class PredictionError(RecordError):
@@ -33,10 +30,7 @@ class PredictionError(RecordError):
 
 
 class Prediction(NamedTuple):
-    """Prediction of one point.
-
-    Throughput is that of all devices, in units of work per second. Intervals have 95 % confidence.
-    """
+    """Throughput of all devices at one point, in units of work per second, with its 95 % interval."""
 
     system: str
     point: Point
@@ -45,11 +39,7 @@ class Prediction(NamedTuple):
     source: str  # what it was predicted from, which was left out for the error
     unit: str
     per_s: float
-    per_s_interval: Interval
-    power_w: float | None = None  # per device
-    per_wh: float | None = None
-    per_wh_interval: Interval | None = None
-    energy_kind: str = ""  # of the power; empty without one
+    interval: Interval
 
 
 class Group:
@@ -106,8 +96,6 @@ class Group:
                 "measure at least two batches on each of two numbers of devices"
             )
         per_s = self._curve.per_s(devices, batch)
-        power_w, power_half, of_energy = self._power(per_s / devices)
-        per_wh = per_s * JOULES_PER_WH / (power_w * devices) if power_w else None
         return Prediction(
             self.first.system,
             self.first.point._replace(devices=devices, global_batch=batch),
@@ -117,10 +105,6 @@ class Group:
             self.first.any.work_unit,
             per_s,
             around(per_s, half),
-            power_w,
-            per_wh,
-            around(per_wh, math.hypot(half, power_half)) if per_wh else None,
-            of_energy,
         )
 
     @cached_property
@@ -130,56 +114,10 @@ class Group:
         are_processes = any(str(device.name).startswith("CPU") for run in runs for device in run)
         return are_processes and all(len({device.hostname for device in run}) <= 1 for run in runs)
 
-    def _power(self, per_s: float) -> tuple[float | None, float, str]:
-        """Return a device's power at its throughput, the interval's half-width as a logarithm, and the kind."""
-        kinds = {energy_kind(one.any) for one in self.results}
-        if len(kinds) != 1 or self._watts is None:
-            return None, 0.0, ""
-        return self._watts.at(per_s), self._watts.half, kinds.pop() or ""
-
-    @cached_property
-    def _watts(self) -> Power | None:
-        known = []
-        for one in self.results:
-            speed, power_w = one.value(THROUGHPUT), one.value("energy.avg_power_w")
-            if speed and power_w and not why_not_ranked(one):
-                known.append((speed / one.point.devices, power_w / one.point.devices))
-        return Power(known) if len(known) >= FEWEST_POINTS else None
-
 
 def around(value: float, half: float) -> Interval:
     """Return the interval around a value, from its half-width as a logarithm."""
     return Interval(value * math.exp(-half), value * math.exp(half))
-
-
-class Power:
-    """Power of a device as a linear function of its throughput, fitted to pairs of both.
-
-    Base and slope are not below 0 (SciPy's nnls), and the power does not exceed the highest measured one. `half` is the
-    half-width, as a logarithm, of Student's interval, from each pair predicted by the others.
-    """
-
-    def __init__(self, known: list[tuple[float, float]]) -> None:
-        errors = [
-            math.log(_line(known[:index] + known[index + 1 :])(per_s) / power_w)
-            for index, (per_s, power_w) in enumerate(known)
-        ]
-        self.half = students_t(len(errors)) * math.sqrt(statistics.fmean(error**2 for error in errors))
-        self._line, self._most_w = _line(known), max(power_w for _, power_w in known)
-
-    def at(self, per_s: float) -> float:
-        """Return the power at a throughput, in watts."""
-        return min(self._line(per_s), self._most_w)
-
-
-def _line(known: Sequence[tuple[float, float]]) -> Callable[[float], float]:
-    import numpy as np
-    from scipy.optimize import nnls
-
-    speeds, watts = np.array(known).T
-    scale = speeds.max()
-    rest, each = nnls(np.stack([1 / watts, speeds / scale / watts], axis=1), np.ones(len(watts)))[0]
-    return lambda per_s: float(rest + each * per_s / scale)
 
 
 def kind_of(one: PointResults) -> tuple[object, ...]:

@@ -23,7 +23,7 @@ from results.predict.curve import (
     source_of,
     too_far,
 )
-from results.predict.predict import Power, PredictionError, groups_of
+from results.predict.predict import PredictionError, groups_of
 from results.predict.ratio import Ratio, figure, misses, published
 from results.predict.ratio import half_interval as half_of_systems
 from results.published import throughputs
@@ -202,9 +202,9 @@ def test_a_system_without_runs_is_predicted_by_its_data_sheet(precision):
     truth = 10 * known_as(precision)["H200"]
     assert found.per_s == pytest.approx(truth * math.exp(0.1 / 3))  # the geometric mean of what three systems give
     half = 4.303 * math.sqrt((0.2**2 + 0.2**2 + 0.0) / 3)  # Student's t of 2, over the three pairs
-    assert math.log(found.per_s_interval.high / found.per_s) == pytest.approx(half, rel=1e-3)
-    assert found.per_s_interval.low < truth < found.per_s_interval.high
-    assert (found.system, found.power_w, found.per_wh) == ("H200", None, None)
+    assert math.log(found.interval.high / found.per_s) == pytest.approx(half, rel=1e-3)
+    assert found.interval.low < truth < found.interval.high
+    assert found.system == "H200"
     assert all(name in found.source for name in systems)
 
 
@@ -237,12 +237,11 @@ def records(machine, devices=(1, 2, 4), batches=BATCHES, without=(), **changes):
     made = []
     for one in machine.sweep(devices, batches):
         if one[:2] not in without:
-            power_w = 100 + 0.02 * one.per_s / one.devices
-            made.append(result("A100", *one, power_w=power_w, **changes))
+            made.append(result("A100", *one, **changes))
     return made
 
 
-def test_a_third_of_a_sweep_is_predicted_from_the_rest_with_its_energy():
+def test_a_third_of_a_sweep_is_predicted_from_the_rest():
     machine = Machine(sample=1e-5, step=5e-5, launch=1e-4, noise=0.01)
     truth = {(one.point.devices, one.point.global_batch): one for one in by_point(records(machine))}
     places = list(truth)[1::3]
@@ -250,14 +249,9 @@ def test_a_third_of_a_sweep_is_predicted_from_the_rest_with_its_energy():
     assert not group.places & set(places)
     for place in places:
         found = group.predict(*place)
-        for value, interval, path in (
-            (found.per_s, found.per_s_interval, "metrics.tokens_per_s"),
-            (found.per_wh, found.per_wh_interval, "energy.tokens_per_wh"),
-        ):
-            known = truth[place].value(path)
-            assert value == pytest.approx(known, rel=0.04)
-            assert interval.low < known < interval.high
-        assert found.energy_kind == "Q1, device"
+        known = truth[place].value("metrics.tokens_per_s")
+        assert found.per_s == pytest.approx(known, rel=0.04)
+        assert found.interval.low < known < found.interval.high
 
 
 def test_another_precision_makes_another_group():
@@ -304,20 +298,6 @@ def test_a_point_that_its_neighbours_predict_otherwise_is_named():
     [group] = groups_of(by_point([*made, result("A100", 2, 128, slow.per_s / 1.4)]))
     [words] = disturbed_words(group)
     assert "2 devices, batch 128: outlier" in words
-
-
-def test_power_is_what_rests_and_what_each_unit_takes():
-    known = [(speed, 80 + 0.5 * speed) for speed in (100.0, 200.0, 400.0)]
-    power = Power(known)
-    assert power.at(300.0) == pytest.approx(230)
-    assert power.half == pytest.approx(0, abs=1e-6)
-    assert power.at(4000.0) == 280  # never above what was measured
-
-
-def test_without_a_measured_energy_none_is_predicted():
-    [group] = groups_of(by_point(records(Machine(), estimated=True)))
-    found = group.predict(1, 48)
-    assert (found.power_w, found.per_wh, found.energy_kind) == (None, None, "")
 
 
 def test_a_workload_whose_micro_batch_is_that_of_its_batch_is_one_sweep():

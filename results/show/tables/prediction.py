@@ -6,32 +6,26 @@ import math
 from collections.abc import Sequence
 
 from record.values import devices_text, rounded
-from results.files.quantities import QUANTITIES, Quantity, Shown, quantities
+from results.files.quantities import QUANTITIES, quantities
 from results.predict.curve import disturbed
 from results.predict.predict import Group, Prediction
 from results.show.tables.cells import Cell, Table
 
 
 def prediction_table(predictions: Sequence[Prediction]) -> Table:
-    """Return a row per prediction, with the low and the high end of each interval."""
+    """Return a row per prediction, with the low and the high end of its interval."""
+    value = QUANTITIES["work_per_s"]._replace(form="")
+    ends = [value._replace(title=f"{end} {value.title}") for end in ("low", "high")]
     place = quantities("system", "model", "precision", "variant", "devices", "global_batch")
-    power, source = quantities("W/device", "from")
-    of_energy = [*_with_ends("work_per_wh"), *quantities("energy")]
-    columns = [*place, *_with_ends("work_per_s"), power._replace(shown=Shown.MORE), *of_energy, source]
     rows: list[list[Cell]] = [
         [
             *(one.system, one.point.model, one.precision, one.variant, one.point.devices, one.point.global_batch),
-            *(one.per_s, *one.per_s_interval, one.power_w),
-            *(one.per_wh, *(one.per_wh_interval or (None, None)), one.energy_kind, one.source),
+            *(one.per_s, *one.interval, one.source),
         ]
         for one in predictions
     ]
-    return Table(columns, rows, units=dict.fromkeys(one.unit for one in predictions))
-
-
-def _with_ends(name: str) -> list[Quantity]:
-    value = QUANTITIES[name]._replace(form="")
-    return [value, *(value._replace(title=f"{end} {value.title}") for end in ("low", "high"))]
+    units = dict.fromkeys(one.unit for one in predictions)
+    return Table([*place, value, *ends, *quantities("from")], rows, units=units)
 
 
 def disturbed_words(group: Group) -> list[str]:
