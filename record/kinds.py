@@ -29,7 +29,6 @@ LEFT_OUT = Advice(0, "Records are left out.", "Ask for these results again, or r
 TIE = Advice(2, "The first place is a tie.", "Repeat the best points, with more runs of each")
 SIZE = Advice(1, "The size that would be bought was not measured.", "Measure on as many devices as would be bought")
 PLACES = Advice(4, "Energy is measured at different places.", f"{METER} on all systems")
-NEIGHBOURS = Advice(6, "Points differ from what their neighbours predict.", "Repeat these points")
 
 _RULE = Advice(4, "Energy breaks a rule, and is not ranked.", "Check its sensor, then repeat the run")
 _IDLE = Advice(7, "The idle power is unknown, or near that under load.", "Leave the devices idle before a job")

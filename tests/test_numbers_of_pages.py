@@ -91,10 +91,6 @@ STATED = [
     (PREDICTION, f"to at least {curve.FEWEST_POINTS} points"),
     (PREDICTION, f"more than {curve.FURTHEST} times or less than half of a measured one"),
     (PREDICTION, f"with fewer than {ratio.FEWEST_SYSTEMS} systems"),
-    (
-        PREDICTION,
-        f"by more than {percent(curve.DISTURBED)}, and by more than {curve.DISTURBED_TIMES:g} times the usual error",
-    ),
     (SYSTEM, f"| window of {power_level.MIN_CORE_S:g} s |"),
     (SYSTEM, f"A gap of more than {2 * power_level.MAX_STEP_S:g} s"),
     (

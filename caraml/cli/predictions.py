@@ -18,7 +18,7 @@ from results.predict.predict import Group, Prediction, PredictionError, groups_o
 from results.predict.ratio import Ratio
 from results.show.tables.cells import FORMS
 from results.show.tables.doubts import alike
-from results.show.tables.prediction import disturbed_words, prediction_table
+from results.show.tables.prediction import prediction_table
 
 
 def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -47,7 +47,7 @@ def predict(options: argparse.Namespace) -> int:
         print(printed(prediction_table(predictions).needed(is_whole(options)), options.format))
     if options.format == "text" and predictions:
         print("PREDICTED, not measured: do not rank with measured points. Low and high bound the 95 % interval.")
-    for sentence in [*(words for group in groups for words in disturbed_words(group)), *alike(refused)]:
+    for sentence in alike(refused):
         say(sentence)
     return 0 if predictions and not refused else 1 if predictions else 2
 

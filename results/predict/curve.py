@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from record.values import grouped
@@ -23,10 +23,6 @@ FURTHEST = 2  # largest factor between what is asked and what was measured: leav
 # What a point is predicted from. Beyond the batches, errors are larger than between them, and fewer are known.
 BETWEEN, BEYOND, OTHER_DEVICES = "smaller and larger batches", "batches on one side", "other numbers of devices"
 ERRORS_OF = {BETWEEN: (BETWEEN, BEYOND), BEYOND: (BEYOND,), OTHER_DEVICES: (OTHER_DEVICES,)}
-
-# Limits of an outlier: the relative error of its prediction, and that error over the median error.
-DISTURBED, DISTURBED_TIMES = 0.1, 8.0
-FEWEST_TO_JUDGE = 4
 
 
 class Measured(NamedTuple):
@@ -127,17 +123,3 @@ def too_far(points: Iterable[Measured], devices: int, batch: int) -> str:
             measured = f"what was measured, {min(known):g} to {max(known):g}"
             return f"{number:g} {words} are not within {FURTHEST} times or half of {measured}"
     return ""
-
-
-def disturbed(errors: Iterable[LeftOut]) -> Iterator[LeftOut]:
-    """Yield the outliers among the points; of two neighbouring outliers, only the one with the larger error."""
-    alone = [one for one in errors if one.source != OTHER_DEVICES]
-    if len(alone) < FEWEST_TO_JUDGE:
-        return
-    limit = max(math.log1p(DISTURBED), DISTURBED_TIMES * statistics.median(abs(one.error) for one in alone))
-    for one in alone:
-        devices, batch, _ = one.point
-        row = (other for other in alone if other.point.devices == devices)
-        near = (other for other in row if batch / 2 <= other.point.batch <= 2 * batch)
-        if abs(one.error) > limit and abs(one.error) >= max(abs(other.error) for other in near):
-            yield one

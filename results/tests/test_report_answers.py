@@ -199,7 +199,7 @@ def test_one_cause_is_one_remark_and_a_size_that_was_not_measured_is_the_largest
     text += "must: [{of: gpt, what: throughput, devices: 4, at_least: 1}]\n"
     results = by_point(records)
     decision = Decision(results, offered.needs(tmp_path, text), None)
-    found = limits(records, [], [("GPT", results)], [], decision)
+    found = limits(records, [], [("GPT", results)], decision)
     assert len({one.advice for one in found}) == len(found)
     size, undecided, *_ = found
     of = "gpt: D (9, 1 of them idle), C (9, 1 of them idle), "
@@ -230,7 +230,7 @@ def test_nobody_is_first_where_all_fail(tmp_path):
 def test_the_most_serious_limit_is_first_and_left_out_records_of_any_system_count(tmp_path):
     records = [builder.result("A"), builder.failed("B")]
     skipped = [Skipped(note("x is cut"), tmp_path, ()), Skipped(note("y is no record"), tmp_path)]
-    found = limits(records, skipped, [("GPT", by_point(records))], ["A differs"], None)
+    found = limits(records, skipped, [("GPT", by_point(records))], None)
     ranks = [one.advice.seriousness for one in found]
     assert ranks == sorted(ranks)
     assert found[0].details == ["any system: x is cut"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,8 +12,6 @@ from results.files.quantities import Quantity
 from results.find.in_parallel import for_each
 from results.find.records import Record, RecordError, Skipped
 from results.points.repeats import PointResults, by_point
-from results.predict.curve import FEWEST_POINTS
-from results.predict.predict import groups_of
 from results.show.page.first_page import first_page
 from results.show.page.origin import commands_of, origin_table, quality_table, sources_of
 from results.show.page.shortcomings import limits, measure_next
@@ -25,14 +22,12 @@ from results.show.tables.accept import verdict_table
 from results.show.tables.cells import STATUS, Cell, Table, is_number, sort_value
 from results.show.tables.cost import cost_table, crossing_table
 from results.show.tables.doubts import alike
-from results.show.tables.prediction import disturbed_words
 from results.show.tables.reads import file_table, of_reads, read_table
 from results.show.tables.regions import region_table, split_notes
 from results.show.tables.table import LONG, point_table, within_limits
 from results.show.words import changes, cost_words, first_of, form_of_score, not_ranked, of_workload
 from results.verdicts.cost import Costs
 from results.verdicts.quality import GRADES
-from results.verdicts.ranking import ranked_points
 from results.verdicts.requirements import Requirements
 from results.verdicts.tender.decision import Decision
 from results.verdicts.tender.pledge import Pledge
@@ -163,9 +158,7 @@ def _values(
     """Return what the template shows, without the charts."""
     titled = [(workload.short, workload.results) for workload in workloads]
     groups = [workload.results for workload in workloads]
-    predicted = [group for points in groups for group in groups_of(ranked_points(points))]
-    enough = [group for group in predicted if len(group.points) >= FEWEST_POINTS]
-    found = limits(records, skipped, titled, chain.from_iterable(for_each(disturbed_words, enough)), decision)
+    found = limits(records, skipped, titled, decision)
     failed = decision.failed if decision else ()
     created = sorted(str(date)[:10] for one in records if (date := one.provenance.created))
     return {

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from record.kinds import LEFT_OUT, NEIGHBOURS, PLACES, SIZE, TIE, Advice
+from record.kinds import LEFT_OUT, PLACES, SIZE, TIE, Advice
 from record.values import grouped
 from results.find.records import Record, Skipped
 from results.points.repeats import PointResults
@@ -27,7 +27,6 @@ def limits(
     records: Sequence[Record],
     skipped: Sequence[Skipped],
     workloads: Sequence[tuple[str, Sequence[PointResults]]],
-    disturbed: Iterable[str],
     decision: Decision | None,
 ) -> list[Shortcoming]:
     """Return all limits of the results, each once, the most serious first."""
@@ -35,7 +34,6 @@ def limits(
     for title, results in workloads:
         found += _energies_apart(title, results)
     found += deviations_once([point for _, results in workloads for point in results])
-    found += [(NEIGHBOURS, words) for words in disturbed]
     merged = [
         Shortcoming(advice, [detail.rstrip(".") for _, detail in details])
         for advice, details in grouped(found, lambda pair: pair[0]).items()

@@ -95,7 +95,7 @@ def _file(record: Record) -> str:
 def _write_point(folder: Path, templates: Any, workload: Workload, one: PointResults) -> str:
     """Write the page of a point, and copy its records; returns its limits in few words."""
     runs, table = [*one.good, *one.bad], point_table([one]).filled()
-    found = limits(runs, (), [(workload.title, [one])], (), None)
+    found = limits(runs, (), [(workload.title, [one])], None)
     for record in runs:
         write_whole(folder / _file(record), Path(record.file.path).read_bytes())
     why = _why_not_ranked(one)

@@ -1,14 +1,11 @@
-"""Predictions as a table, and outliers against neighbouring points as sentences."""
+"""Predictions as a table."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from record.values import devices_text, rounded
 from results.files.quantities import QUANTITIES, quantities
-from results.predict.curve import disturbed
-from results.predict.predict import Group, Prediction
+from results.predict.predict import Prediction
 from results.show.tables.cells import Cell, Table
 
 
@@ -26,14 +23,3 @@ def prediction_table(predictions: Sequence[Prediction]) -> Table:
     ]
     units = dict.fromkeys(one.unit for one in predictions)
     return Table([*place, value, *ends, *quantities("from")], rows, units=units)
-
-
-def disturbed_words(group: Group) -> list[str]:
-    """Return a sentence about each outlier against neighbouring points."""
-    unit = group.first.any.work_unit
-    return [
-        f"{group}: {devices_text(one.point.devices)}, batch {one.point.batch}: outlier: {rounded(one.point.per_s)} "
-        f"{unit}/s were measured, but neighbouring points give {rounded(one.point.per_s * math.exp(one.error))}: check "
-        "its runs, or measure it again"
-        for one in disturbed(group.errors)
-    ]
