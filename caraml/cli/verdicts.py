@@ -35,11 +35,17 @@ from results.find.records import RecordError
 from results.history import changes_of, series_of
 from results.load import Loaded, below, good_checks
 from results.points.repeats import by_point
-from results.show.tables.accept import decision_text, verdicts_json
 from results.show.tables.cells import rendered
-from results.show.tables.comparison import comparison_data, comparison_text
-from results.show.tables.nodes import node_data, node_sentences, node_table
 from results.show.tables.table import failures
+from results.show.tables.verdicts import (
+    comparison_data,
+    comparison_text,
+    decision_text,
+    node_data,
+    node_sentences,
+    node_table,
+    verdicts_json,
+)
 from results.verdicts import compare as comparing
 from results.verdicts.nodes import NODE_CHECK, THRESHOLD_PERCENT, differences, judge, medians, outcomes
 from results.verdicts.outcome import Outcome, exit_code

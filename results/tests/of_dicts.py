@@ -15,10 +15,10 @@ from results.exchange import recomputed
 from results.find import records, todays
 from results.join import energy, meter, reads
 from results.join import nodes as joined
-from results.points import facts, regions, repeats
+from results.points import facts, repeats
 from results.show.page import report
 from results.show.page import shortcomings as shortcomings
-from results.show.tables import doubts, table
+from results.show.tables import doubts, parts, table
 from results.verdicts import compare as comparing
 from results.verdicts import nodes, quality
 
@@ -106,6 +106,6 @@ original_table = taking_dicts(table.original_table)
 point_of = taking_dicts(facts.point_of)
 pivot_table = taking_dicts(table.pivot_table)
 record_table = taking_dicts(table.record_table)
-regions_of = taking_dicts(regions.regions_of)
+regions_of = taking_dicts(parts.regions_of)
 select = taking_dicts(load.select)
 sort_key = taking_dicts(values.sort_key)

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from caraml.cli import main
-from results.show.tables.comparison import comparison_text
+from results.show.tables.verdicts import comparison_text
 from results.tests import builder
 from results.tests.of_dicts import by_point, compare
 from results.verdicts.ranking import rank

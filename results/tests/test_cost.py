@@ -6,7 +6,7 @@ import pytest
 
 from jpwr.intervals import BOUND
 from results.find.records import RecordError
-from results.show.tables.cost import cost_table, crossing_table
+from results.show.tables.verdicts import cost_table, crossing_table
 from results.show.words import cost_words
 from results.tests.builder import failed, result, thrice
 from results.tests.of_dicts import by_point

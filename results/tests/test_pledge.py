@@ -13,7 +13,7 @@ import pytest
 from caraml.cli import main
 from record.findings import note
 from results.find.records import RecordError, Skipped
-from results.show.tables.accept import decision_text
+from results.show.tables.verdicts import decision_text
 from results.tests import builder
 from results.tests.builder import altered
 from results.tests.of_dicts import by_point, write_report

@@ -13,7 +13,7 @@ from ioprof.folder import save
 from results.collect import collect
 from results.find.records import write_record
 from results.join.reads import shares
-from results.show.tables.reads import COLUMNS, file_table, of_reads, read_table
+from results.show.tables.parts import READ_COLUMNS, file_table, of_reads, read_table
 from results.tests import builder
 from results.tests.builder import CPU, make_record, window
 from results.tests.of_dicts import by_point, contradictions, find_records, reads_of
@@ -141,7 +141,7 @@ def test_a_collected_run_tells_what_it_read_and_a_table_shows_it(job, capsys):
     assert record["status"] == "ok"
     points = by_point([record])
     header, *rows = read_table(points).texts()
-    assert header == [one.heading for one in COLUMNS]
+    assert header == [one.heading for one in READ_COLUMNS]
     assert [row[5:] for row in rows] == [
         ["measured window", "1", "8.000", "10", "800.0", "2.000", "4.000", "", "100.0"],
         ["effective window", "1", "8.000", "10", "800.0", "2.000", "4.000", "50.00", "100.0"],

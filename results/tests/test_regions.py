@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from results.points.regions import timed_by
 from results.show.plots.workload import charts_of
-from results.show.tables.regions import region_table, split_notes
+from results.show.tables.parts import region_table, split_notes
 from results.tests.builder import result
 from results.tests.of_dicts import by_point, regions_of
 
@@ -52,7 +51,6 @@ def test_runs_of_a_point_are_told_as_one_in_the_order_of_a_step():
     assert list(steps.regions) == ["Forward", "Update", "own", "Other"]
     forward, *_, other = steps.regions.values()
     assert (forward.median_s, forward.p95_s) == pytest.approx((2.55, 5.1))
-    assert timed_by(forward, steps) == "host's clock"
     assert other.share_percent == pytest.approx(2.0)
     assert other.whole_s is None
 

@@ -18,13 +18,11 @@ from results.show.page.shortcomings import limits, measure_next
 from results.show.page.workload import Workload, workloads_of
 from results.show.plots.style import Styles, styles_of_systems
 from results.show.plots.workload import charts_of
-from results.show.tables.accept import verdict_table
 from results.show.tables.cells import STATUS, Cell, Table, is_number, sort_value
-from results.show.tables.cost import cost_table, crossing_table
 from results.show.tables.doubts import alike
-from results.show.tables.reads import file_table, of_reads, read_table
-from results.show.tables.regions import region_table, split_notes
+from results.show.tables.parts import file_table, of_reads, read_table, region_table, split_notes
 from results.show.tables.table import LONG, point_table, within_limits
+from results.show.tables.verdicts import cost_table, crossing_table, verdict_table
 from results.show.words import changes, cost_words, first_of, form_of_score, not_ranked, of_workload
 from results.verdicts.cost import Costs
 from results.verdicts.quality import GRADES

@@ -17,10 +17,10 @@ from results.frames import alike, points_frame
 from results.history import created_s
 from results.join.nodes import TRACES
 from results.points.facts import choices_of, point_of
-from results.points.regions import ORDER, OTHER, WINDOWS, regions_of
 from results.points.repeats import PointResults
 from results.show.plots.charts import DOTS, Axis, bars, heat_map, pareto, series
 from results.show.plots.style import COLOURS, GREY, Chart, Styles
+from results.show.tables.parts import ORDER, OTHER, WINDOWS, regions_of
 from results.verdicts.ranking import fastest
 
 if TYPE_CHECKING:

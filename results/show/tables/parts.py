@@ -1,27 +1,36 @@
-"""Tables of file reads from records, and the possible gain of faster storage."""
+"""The time of training steps by region, and their file reads with the possible gain of faster storage, as tables."""
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from ioprof.summary import MB, size, tier_s, what_to_stage
 from record.arithmetic import median_of_all, ratio
-from record.model import Reads, WindowReads
+from record.model import Numbers, Reads, Region, Regions, WindowReads
+from record.part import changed
 from record.values import value_at
-from results.files.quantities import quantities
+from results.files.quantities import Quantity, Shown, quantities
 from results.find.records import Record
 from results.join.reads import WAITING
 from results.points.facts import place_of
-from results.points.regions import WINDOWS
 from results.points.repeats import PointResults
 from results.show.tables.cells import Cell, Table
 from results.show.tables.table import PLACE, place_cells
 
+# In the order of a step; other regions of a workload follow, and the time outside of all regions is last.
+ORDER = ("IO", "Forward", "Forward+Backward", "Backward", "Comm", "Update")
+OTHER = "Other"
+WINDOWS = ("measured", "effective")
+TIMED_BY = {"host": "host's clock", "device": "device's events", "in parts": "split steps"}
+ABSENT = Region(median_s=None, share_percent=None)
+WINDOW, *REST = (Quantity(title, shown=Shown.DIFFERS) for title in ("window", "imbalance [%]", "timed by"))
+TIMES = quantities("region", "median [ms]", "95th percentile [ms]", "share [%]", "whole [ms]")
+REGION_COLUMNS = [*PLACE, WINDOW, *TIMES, *REST]
 SHOWN_FILES = 8
 ENOUGH_PERCENT = 95.0  # of what the kernel counted
-COLUMNS = PLACE + quantities(
+READ_COLUMNS = PLACE + quantities(
     *("reads of", "files", "read [MB]", "reads", "kB a read", "reading [s]", "MB/s", "while steps waited [%]"),
     "seen [%]",
 )
@@ -29,6 +38,62 @@ FILE_COLUMNS = PLACE + quantities(
     *("file", "size [MB]", "opens", "reads", "read [MB]", "in the window [MB]", "while steps waited [MB]"),
     *("sequential [%]", "mapped, not timed [MB]"),
 )
+
+
+def regions_of(records: Sequence[Record]) -> dict[str, Regions]:
+    """Return the regions of a point for each kind of window that all of its runs record: medians, of shares the mean.
+
+    The regions are in the order of a step.
+    """
+    by_window = {}
+    for window in WINDOWS:
+        runs = [run for record in records if (run := record.regions.get(window)) and run.regions and run.step_s]
+        if runs and len(runs) == len(records):
+            known = {name for run in runs for name in run.regions}
+            names = [*(name for name in ORDER if name in known), *sorted(known - {*ORDER, OTHER}), *known & {OTHER}]
+            by_window[window] = changed(
+                runs[0],
+                step_s=statistics.median(run.step_s or 0.0 for run in runs),
+                regions={name: _median([run.regions.get(name, ABSENT) for run in runs]) for name in names},
+                in_parts=Numbers.of(
+                    {"longer_percent": median_of_all([run.in_parts.number("longer_percent") for run in runs])}
+                ),
+            )
+    return by_window
+
+
+def _median(regions: Sequence[Region]) -> Region:
+    return changed(
+        next(region for region in regions if region is not ABSENT),
+        median_s=statistics.median(region.median_s or 0.0 for region in regions),
+        p95_s=statistics.median(region.p95_s or 0.0 for region in regions),
+        share_percent=statistics.fmean(region.share_percent or 0.0 for region in regions),
+        whole_s=median_of_all([region.whole_s for region in regions]),
+        imbalance_percent=median_of_all([region.imbalance_percent for region in regions]),
+    )
+
+
+def region_table(results: Sequence[PointResults]) -> Table:
+    """Return a row for each region of each point whose runs record them."""
+    rows: list[list[Cell]] = []
+    for one in results:
+        for window, steps in regions_of(one.good).items():
+            for name, region in steps.regions.items():
+                whole_ms = None if region.whole_s is None else 1e3 * region.whole_s
+                times_ms = [1e3 * (time_s or 0.0) for time_s in (region.median_s, region.p95_s)]
+                shares = [region.share_percent, whole_ms, region.imbalance_percent]
+                timed_by = TIMED_BY.get(region.from_ or steps.clock, "")
+                rows.append([*place_cells(one), window, name, *times_ms, *shares, timed_by])
+    return Table(REGION_COLUMNS, rows)
+
+
+def split_notes(results: Sequence[PointResults]) -> list[str]:
+    """Return a note on how much longer split steps were than the steps that they represent."""
+    every = [steps.in_parts.number("longer_percent") for one in results for steps in regions_of(one.good).values()]
+    longer = [percent for percent in every if percent is not None]
+    words = "Regions by split steps divide the time of the window's steps in the proportions of steps with a wait"
+    range_of_all = f"{min(longer, default=0.0):+.0f} to {max(longer, default=0.0):+.0f} %"
+    return [f"{words} after each part; those took {range_of_all} longer."] if longer else []
 
 
 def counted(results: Sequence[PointResults]) -> list[PointResults]:
@@ -50,7 +115,7 @@ def read_table(results: Sequence[PointResults]) -> Table:
                 columns = zip(*(_numbers(run) for run in runs if run), strict=True)
                 files, size_mb, reads, *others = map(median_of_all, columns)
                 rows.append([*place_cells(one), name, round(files or 0), size_mb, round(reads or 0), *others, seen])
-    return Table(COLUMNS, rows)
+    return Table(READ_COLUMNS, rows)
 
 
 def _numbers(one: Reads | WindowReads) -> list[float | None]:
@@ -82,53 +147,37 @@ def of_reads(results: Sequence[PointResults], tier: float | None = None, stage_b
     sentences = []
     for one in counted(results):
         record = one.good[0]
-        waits = _waits(record)
-        conclusions = [*_storage(waits, tier)] if waits else []
+        conclusions, most_s = _storage(record, tier)
         if stage_bytes:
             files = {file.path: file for file in record.io.files}
             which = "" if len(files) == record.io.job.files else f"of its {len(files)} most read files, "
-            most_s = waits.gain_s(tier_s(waits.window.bytes, tier) if tier else 0.0) if waits else math.inf
             conclusions.append(which + what_to_stage(files, stage_bytes, tier, most_s))
         sentences += [f"{place_of(record)}: {text}" for text in (*conclusions, *_not_seen(record))]
     return list(dict.fromkeys(sentences))
 
 
-class _Waits(NamedTuple):
-    """Reads of an effective window, its length, and the time that steps waited for their input, in seconds."""
+def _storage(record: Record, tier: float | None) -> tuple[list[str], float]:
+    """Return the largest gain of a faster storage as sentences and in seconds: infinite if the waits are not known.
 
-    window: WindowReads
-    window_s: float
-    wait_s: float
-
-    def gain_s(self, faster_s: float = 0.0) -> float:
-        """Return what a storage saves that needs so long for the same bytes: at most the wait for input."""
-        return min(self.wait_s, max(0.0, (self.window.reading_s or 0.0) - faster_s))
-
-    def gain(self, faster_s: float = 0.0) -> str:
-        """Return that time in words, with its share of the window."""
-        return f"{self.gain_s(faster_s):.3g} s ({100 * self.gain_s(faster_s) / self.window_s:.1f} %) at most"
-
-
-def _waits(record: Record) -> _Waits | None:
+    It is at most the time that steps waited for their input.
+    """
     window = record.io.windows.get("effective")
     wait_percent, window_s = (value_at(record, f"metrics.{key}") for key in ("input_wait_percent", "effective_s"))
     if not window or wait_percent is None or not window_s or not window.reading_s:
-        return None
-    return _Waits(window, window_s, wait_percent / 100 * window_s)
-
-
-def _storage(waits: _Waits, tier: float | None) -> Iterator[str]:
-    """Yield the largest gain of a faster storage."""
-    window, window_s, wait_s = waits
-    reading_s = window.reading_s or 0.0
-    yield (
+        return [], math.inf
+    reading_s, wait_s = window.reading_s, wait_percent / 100 * window_s
+    gain_s = min(wait_s, reading_s)
+    sentences = [
         f"in {window_s:.3g} s of effective windows {size(window.bytes)} were read in {reading_s:.3g} s "
         f"({window.bytes / MB / reading_s:,.4g} MB/s), and steps waited {wait_s:.3g} s for their input "
-        f"({100 * wait_s / window_s:.1f} %): a faster storage saves {waits.gain()}"
-    )
+        f"({wait_percent:.1f} %): a faster storage saves {gain_s:.3g} s ({100 * gain_s / window_s:.1f} %) at most"
+    ]
     if tier is not None:
         faster_s = tier_s(window.bytes, tier)
-        yield f"storage of {tier:,g} MB/s reads that in {faster_s:.3g} s and saves {waits.gain(faster_s)}"
+        gain_s = min(wait_s, max(0.0, reading_s - faster_s))
+        saved = f"saves {gain_s:.3g} s ({100 * gain_s / window_s:.1f} %) at most"
+        sentences.append(f"storage of {tier:,g} MB/s reads that in {faster_s:.3g} s and {saved}")
+    return sentences, gain_s
 
 
 def _not_seen(record: Record) -> Iterator[str]:
