@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from record.values import count, epoch_s, grouped
 from results.find.records import Record
+from results.points.estimate import Outcome, judge
 from results.points.facts import as_key, choices_of, facts_of, point_of
 from results.verdicts.compare import METRICS, compare
-from results.verdicts.outcome import Outcome, judge
 
 FEWEST = 2  # runs on each side: one has no interval
 

@@ -18,7 +18,7 @@ from results.predict.predict import Group, Prediction, PredictionError, groups_o
 from results.predict.ratio import Ratio
 from results.show.tables.cells import FORMS
 from results.show.tables.doubts import alike
-from results.show.tables.prediction import prediction_table
+from results.show.tables.table import prediction_table
 
 
 def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:

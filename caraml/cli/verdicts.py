@@ -33,7 +33,8 @@ from record.values import count, epoch_s
 from results.exchange.archive import unpacked
 from results.find.records import RecordError
 from results.history import changes_of, series_of
-from results.load import Loaded, below, good_checks
+from results.load import Loaded, below, good_checks, names_of_offers
+from results.points.estimate import Outcome, exit_code
 from results.points.repeats import by_point
 from results.show.tables.cells import rendered
 from results.show.tables.table import failures
@@ -48,10 +49,8 @@ from results.show.tables.verdicts import (
 )
 from results.verdicts import compare as comparing
 from results.verdicts.nodes import NODE_CHECK, THRESHOLD_PERCENT, differences, judge, medians, outcomes
-from results.verdicts.outcome import Outcome, exit_code
 from results.verdicts.requirements import Requirements, read_requirements
 from results.verdicts.tender.decision import Decision
-from results.verdicts.tender.offers import names_of_offers
 from results.verdicts.tender.pledge import Pledge, read_pledge
 
 

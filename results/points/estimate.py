@@ -1,4 +1,4 @@
-"""Estimates with their uncertainty, and products of them.
+"""Estimates with their uncertainty, products of them, and the outcome of a limit.
 
 Values are above 0, and uncertainties are those of their logarithms, so that they add up in a product. The degrees of
 freedom of a sum are by Welch and Satterthwaite.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -32,6 +33,26 @@ class Interval(NamedTuple):
 def overlap(one: Interval | None, other: Interval | None) -> bool:
     """Return whether two intervals overlap; True if one is unknown."""
     return one is None or other is None or (one.low <= other.high and other.low <= one.high)
+
+
+class Outcome(Enum):
+    """Outcome of one requirement."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    UNDECIDED = "undecided"
+
+
+def judge(meets_limit: Callable[[float], bool], interval: Interval) -> Outcome:
+    """Return PASSED if the whole interval meets the limit, FAILED if no part of it does, else UNDECIDED."""
+    ends = [meets_limit(end) for end in interval]
+    return Outcome.PASSED if all(ends) else Outcome.UNDECIDED if any(ends) else Outcome.FAILED
+
+
+def exit_code(outcomes: Iterable[Outcome]) -> int:
+    """Return 0 if all passed, 1 if one failed, 3 if none failed and one is undecided."""
+    distinct = set(outcomes)
+    return 1 if Outcome.FAILED in distinct else 3 if Outcome.UNDECIDED in distinct else 0
 
 
 class Part(NamedTuple):

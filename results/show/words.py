@@ -6,11 +6,10 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from record.values import PER_DEVICE, WORK, count, devices_text, grouped, rounded
-from results.points.estimate import Estimate
+from results.points.estimate import Estimate, Outcome
 from results.points.repeats import PointResults
 from results.verdicts.accept import Verdict
 from results.verdicts.cost import Costs, cheapest, costed_work, tied_with_cheapest
-from results.verdicts.outcome import Outcome
 from results.verdicts.quality import why_not_ranked
 from results.verdicts.ranking import by_energy_kind, rank, ranked_points, why_left_out
 from results.verdicts.requirements import Requirements

@@ -8,11 +8,11 @@ import pytest
 
 from caraml.cli import main
 from results.find.records import RecordError
+from results.points.estimate import Outcome, exit_code
 from results.tests import builder
 from results.tests.builder import needs, verdicts
 from results.tests.of_dicts import by_point
 from results.verdicts.accept import accept
-from results.verdicts.outcome import Outcome, exit_code
 from results.verdicts.score import ranking_of
 
 GPT = "workloads: {gpt: {benchmark: llm_training}}\n"

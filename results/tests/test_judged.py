@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from record.asked import references
+from results.points.estimate import Outcome
 from results.tests import builder
 from results.tests.builder import served, verdicts
 from results.tests.of_dicts import by_point, contradictions
-from results.verdicts.outcome import Outcome
 from results.verdicts.quality import deviations
 from results.verdicts.ranking import ranked_points
 

@@ -9,11 +9,11 @@ import pytest
 from caraml.cli import main
 from results.achievable import published_rates as published
 from results.find.schema import violation
+from results.points.estimate import Outcome, exit_code
 from results.tests import builder
 from results.tests.builder import PER_NODE, REPEATS, check, figure
 from results.tests.of_dicts import add_achievable, differences, judge
 from results.verdicts.nodes import Subject, outcomes
-from results.verdicts.outcome import Outcome, exit_code
 
 
 def named(records, outcome=Outcome.FAILED, baseline=(), threshold=95.0):

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from results.points.estimate import Outcome
 from results.points.repeats import OperatingLimits
 from results.show.plots.style import styles_of_systems
 from results.show.plots.workload import charts_of
@@ -13,7 +14,6 @@ from results.tests import builder
 from results.tests.of_dicts import by_point, contradictions
 from results.verdicts.accept import accept
 from results.verdicts.cost import Costs, Price, cheapest, cost_of
-from results.verdicts.outcome import Outcome
 from results.verdicts.quality import deviations
 from results.verdicts.requirements import Item, Requirements, Selection
 

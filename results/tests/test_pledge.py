@@ -13,11 +13,11 @@ import pytest
 from caraml.cli import main
 from record.findings import note
 from results.find.records import RecordError, Skipped
+from results.points.estimate import Outcome, exit_code
 from results.show.tables.verdicts import decision_text
 from results.tests import builder
 from results.tests.builder import altered
 from results.tests.of_dicts import by_point, write_report
-from results.verdicts.outcome import Outcome, exit_code
 from results.verdicts.requirements import read_requirements
 from results.verdicts.tender.decision import Decision
 from results.verdicts.tender.pledge import read_pledge

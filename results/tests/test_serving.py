@@ -15,13 +15,13 @@ from record.part import changed
 from results.achievable import with_bandwidth
 from results.collect import collect
 from results.find.records import RESULT_NAME, RecordError, find_records, read_checked, write_record
+from results.points.estimate import Outcome
 from results.predict.predict import groups_of
 from results.show.plots.style import styles_of_systems
 from results.show.plots.workload import charts_of
 from results.show.tables.table import point_table, within_limits
 from results.tests.builder import needs, result, served, store, verdicts
 from results.tests.of_dicts import by_point, contradictions, record_table
-from results.verdicts.outcome import Outcome
 from results.verdicts.quality import deviations
 
 CHAT = "workloads: {chat: {benchmark: llm_inference}}\n"

@@ -8,10 +8,10 @@ from record.derivation import derive
 from record.model import Record
 from record.part import as_json
 from results.collect import collect
+from results.points.estimate import Outcome
 from results.tests import builder
 from results.tests.of_dicts import by_point, compare
 from results.tests.test_accept import judged
-from results.verdicts.outcome import Outcome
 from results.verdicts.quality import deviations, missed
 from results.verdicts.ranking import ranked_points
 

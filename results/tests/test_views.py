@@ -23,6 +23,7 @@ from record.values import grouped
 from results import load as loading
 from results.find.records import MARKS
 from results.load import load
+from results.points.estimate import Outcome
 from results.points.learning import as_csv, reference_of
 from results.points.repeats import by_point
 from results.show.words import first_of, of_workload
@@ -31,7 +32,6 @@ from results.tests.builder import write_served
 from results.tests.test_stored import Text
 from results.verdicts.accept import accept
 from results.verdicts.cost import cheapest, read_prices, tied_with_cheapest
-from results.verdicts.outcome import Outcome
 from results.verdicts.ranking import ranked_points
 from results.verdicts.requirements import read_requirements
 from results.verdicts.tender.decision import Decision

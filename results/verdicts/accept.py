@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from record.findings import Finding, finding, joined
 from results.find.records import Record, Skipped
+from results.points.estimate import Outcome, judge
 from results.points.repeats import PointResults
 from results.verdicts.measures import Answer, answer, at, check_alike
-from results.verdicts.outcome import Outcome, judge
 from results.verdicts.requirements import Item, Requirements, Selection
 
 USUAL_PRECISIONS = ("", "fp32", "tf32", "bf16", "fp16")

@@ -13,8 +13,7 @@ from jpwr.process.device_ids import same_ids
 from record.part import is_number
 from results.find.records import Record
 from results.join.clocks import REASONS
-from results.points.estimate import Interval
-from results.verdicts.outcome import Outcome
+from results.points.estimate import Interval, Outcome
 
 NODE_CHECK = "node_check"
 MATMUL = "matmul_"  # prefix of a figure's name; the precision follows

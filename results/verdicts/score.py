@@ -11,12 +11,11 @@ from jpwr.messages import near
 from record.findings import finding
 from record.values import grouped
 from results.find.records import RecordError
-from results.points.estimate import Estimate, Interval, Part, exactly, half_interval, overlap, product
+from results.points.estimate import Estimate, Interval, Outcome, Part, exactly, half_interval, overlap, product
 from results.points.repeats import PointResults
 from results.verdicts.accept import Verdict
 from results.verdicts.cost import Costs
 from results.verdicts.measures import Answer, answer, check_alike
-from results.verdicts.outcome import Outcome
 from results.verdicts.quality import energy_kind
 from results.verdicts.ranking import ranked_points
 from results.verdicts.requirements import MEASURED, Budget, Quantity, Requirements, Selection

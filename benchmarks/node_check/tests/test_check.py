@@ -17,8 +17,8 @@ from jpwr.trace.trace import Row
 from jpwr.trace.writers import CsvWriter
 from results.collect import collect
 from results.find.schema import violation
+from results.points.estimate import Outcome
 from results.tests.of_dicts import contradictions, judge
-from results.verdicts.outcome import Outcome
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long

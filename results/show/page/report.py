@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jpwr.process.whole_file import write_whole
-from record.values import count
+from record.values import LONGEST_BYTES, count, grouped
 from results.files.quantities import Quantity
+from results.files.workloads import title_of
 from results.find.in_parallel import for_each
 from results.find.records import Record, RecordError, Skipped
 from results.points.repeats import PointResults, by_point
 from results.show.page.first_page import first_page
 from results.show.page.origin import commands_of, origin_table, quality_table, sources_of
 from results.show.page.shortcomings import limits, measure_next
-from results.show.page.workload import Workload, workloads_of
 from results.show.plots.style import Styles, styles_of_systems
 from results.show.plots.workload import charts_of
 from results.show.tables.cells import STATUS, Cell, Table, is_number, sort_value
@@ -34,6 +35,38 @@ TEMPLATE = "report.html.j2"
 ENDINGS = (".html", ".htm")
 DETAILS_SHOWN = 3  # cases of a limit
 LONG_TEXT = 24  # characters: a longer text is wrapped
+RESERVED = ("index", "script")  # names of other files of a site
+
+
+class Workload(NamedTuple):
+    """One workload on one kind of data."""
+
+    title: str
+    short: str  # the title without its data
+    name: str  # of its files and charts
+    results: list[PointResults]
+
+
+def workloads_of(points: Sequence[PointResults]) -> list[Workload]:
+    """Return each workload on each kind of data."""
+    workloads: list[Workload] = []
+    for group in grouped(points, lambda one: one.point[:2]).values():
+        # Failed points have no record of their data: they join the first kind.
+        kinds = list(dict.fromkeys(one.point[2:4] for one in group if one.good)) or [group[0].point[2:4]]
+        for kind in kinds:
+            results = [one for one in group if one.point[2:4] == kind or (not one.good and kind == kinds[0])]
+            point = next((one for one in results if one.good), results[0]).point
+            title = title_of(point.benchmark)
+            short = title if point.model in title else f"{title}, {point.model}"
+            title = f"{title}: {', '.join(filter(None, [point.model, point.data, point.sample]))}"
+            name = _file_name(title, {*RESERVED, *(one.name for one in workloads)})
+            workloads.append(Workload(title, short, name, results))
+    return workloads
+
+
+def _file_name(title: str, taken: set[str]) -> str:
+    name = re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_")[:LONGEST_BYTES] or "workload"
+    return next(one for mark in range(len(taken) + 1) if (one := f"{name}{mark or ''}") not in taken)
 
 
 class Heading(NamedTuple):

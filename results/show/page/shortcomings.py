@@ -8,10 +8,10 @@ from typing import NamedTuple
 from record.kinds import LEFT_OUT, PLACES, SIZE, TIE, Advice
 from record.values import grouped
 from results.find.records import Record, Skipped
+from results.points.estimate import Outcome
 from results.points.repeats import PointResults
 from results.show.tables.doubts import alike, deviations_once, failures_once
 from results.show.words import scaled_words
-from results.verdicts.outcome import Outcome
 from results.verdicts.ranking import by_energy_kind, ranked_points
 from results.verdicts.tender.decision import Decision
 

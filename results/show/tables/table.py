@@ -1,4 +1,4 @@
-"""Runs and points as tables for readers: the columns of training or of servers, in the order of the catalogue."""
+"""Runs, points and predictions as tables: the columns of training or of servers, in the order of the catalogue."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from results.find.records import Record, RecordError
 from results.frames import of_point, of_runs
 from results.points.facts import place_of
 from results.points.repeats import PointResults
+from results.predict.predict import Prediction
 from results.show.tables.cells import Cell, Table
 
 POWER = ("p75_power_w", "p90_power_w", "p99_power_w", "power_level", "next_level")
@@ -135,6 +136,22 @@ def pivot_table(records: Sequence[Record], path: str) -> Table:
     rows, batches = (sorted({place[axis] for place in cells}) for axis in (0, 1))
     columns = [Quantity("devices"), *(Quantity(f"batch {batch}", form=".6g") for batch in batches)]
     return Table(columns, [[devices, *(cells.get((devices, batch)) for batch in batches)] for devices in rows])
+
+
+def prediction_table(predictions: Sequence[Prediction]) -> Table:
+    """Return a row per prediction, with the low and the high end of its interval."""
+    value = QUANTITIES["work_per_s"]._replace(form="")
+    ends = [value._replace(title=f"{end} {value.title}") for end in ("low", "high")]
+    place = quantities("system", "model", "precision", "variant", "devices", "global_batch")
+    rows: list[list[Cell]] = [
+        [
+            *(one.system, one.point.model, one.precision, one.variant, one.point.devices, one.point.global_batch),
+            *(one.per_s, *one.interval, one.source),
+        ]
+        for one in predictions
+    ]
+    units = dict.fromkeys(one.unit for one in predictions)
+    return Table([*place, value, *ends, *quantities("from")], rows, units=units)
 
 
 def place_cells(one: PointResults) -> list[Cell]:

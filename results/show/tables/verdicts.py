@@ -11,7 +11,7 @@ from record.findings import joined
 from record.values import count, grouped, rounded
 from results.files.quantities import QUANTITIES, Quantity, Shown, quantities
 from results.find.records import Skipped
-from results.points.estimate import Estimate
+from results.points.estimate import Estimate, Outcome
 from results.points.repeats import PointResults
 from results.show.tables.cells import Cell, Table, rendered
 from results.show.tables.doubts import alike
@@ -21,7 +21,6 @@ from results.verdicts.compare import METRICS, Comparison
 from results.verdicts.cost import Costs, cheapest, cost_of, costed_work, crossings
 from results.verdicts.measures import Answer
 from results.verdicts.nodes import MATMUL, Kind, NodeVerdict, Subject
-from results.verdicts.outcome import Outcome
 from results.verdicts.tender.decision import Decision
 
 MARKS = {Outcome.PASSED: "✓", Outcome.FAILED: "✗", Outcome.UNDECIDED: "?"}

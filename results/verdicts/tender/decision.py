@@ -8,11 +8,11 @@ from functools import cached_property
 
 from record.findings import finding
 from results.find.records import Skipped
+from results.points.estimate import Outcome
 from results.points.repeats import PointResults
 from results.verdicts.accept import Verdict, accept, judged, left_out, unless_missing
 from results.verdicts.cost import Costs
 from results.verdicts.measures import Answer
-from results.verdicts.outcome import Outcome
 from results.verdicts.requirements import Item, Requirements
 from results.verdicts.score import Ranked, ranking_of
 from results.verdicts.tender.pledge import Pledge, check_pledge

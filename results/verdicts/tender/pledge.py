@@ -21,10 +21,10 @@ from results.files.typed_files import (
     value_as,
 )
 from results.find.records import RecordError, Skipped
+from results.points.estimate import Outcome
 from results.points.repeats import PointResults
 from results.verdicts.accept import Verdict, missing_runs, verdict_on
 from results.verdicts.measures import check_alike
-from results.verdicts.outcome import Outcome
 from results.verdicts.quality import grade
 from results.verdicts.requirements import (
     AT_LEAST,
