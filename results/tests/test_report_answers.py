@@ -85,9 +85,9 @@ def page_of(results, costs=None, decision=None):
     workloads = [("W", [point for point in results if point.point.benchmark == name]) for name in benchmarks(results)]
     found = first_page(workloads, styles_of_systems(results), costs, decision)
     return {
-        (row.system, column.title): cell
-        for row in found.rows
-        for column, cell in zip(found.columns, row.cells, strict=True)
+        (system, column.title): cell
+        for column in found.columns
+        for (system, _), cell in zip(found.rows, column.cells, strict=True)
     }
 
 
@@ -129,8 +129,9 @@ def test_a_second_precision_has_a_row_of_its_own():
     both = [builder.result("A"), builder.result("A", tokens_per_s=300.0, precision="fp8"), builder.result("B")]
     points = by_point(both)
     found = first_page([("W", points)], styles_of_systems(points))
-    assert [(row.system, row.cells[0].text) for row in found.rows] == [("A", "100.0"), ("A", "300.0"), ("B", "100.0")]
-    assert [row.cells[0].note.split("; ")[1] for row in found.rows] == ["bf16", "fp8", "bf16"]
+    assert [system for system, _ in found.rows] == ["A", "A", "B"]
+    assert [cell.text for cell in found.columns[0].cells] == ["100.0", "300.0", "100.0"]
+    assert [cell.note.split("; ")[1] for cell in found.columns[0].cells] == ["bf16", "fp8", "bf16"]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,7 @@ def test_what_a_cell_lacks_has_a_reason(records, title, text, note):
 def test_bars_start_at_zero_and_end_at_the_largest_interval():
     points = by_point([builder.result(name, tokens_per_s=v) for name, v in (("A", 50.0), ("B", 100.0))])
     found = first_page([("W", points)], styles_of_systems(points))
-    assert [found.bar(row, 0)[0] for row in found.rows] == [100.0, 50.0]
+    assert [found.columns[0].bar(row)[0] for row in range(2)] == [100.0, 50.0]
 
 
 def test_a_weight_that_makes_another_first_is_stated(tmp_path):

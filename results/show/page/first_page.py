@@ -39,55 +39,47 @@ class Cell(NamedTuple):
 
 
 class Column(NamedTuple):
-    """Heading of a column, with the group that it is in."""
+    """One figure of each row, with the group of figures that it is in."""
 
     title: str
-    group: str = ""
-    help: str = ""
-
-
-class Row(NamedTuple):
-    """One system, in one precision of each workload."""
-
-    system: str
-    colour: str
+    group: str
+    help: str
     cells: list[Cell]
+
+    def bar(self, row: int) -> tuple[float, float, float] | None:
+        """Return the ends of a cell's bar and of its interval, in percent of the column's largest end."""
+        *_, value, interval = self.cells[row]
+        if value is None:
+            return None
+        largest = max(end for cell in self.cells for end in (cell.value or 0.0, *(cell.interval or ())))
+        low, high = interval or (value, value)
+        return 100 * value / largest, max(0.0, 100 * low / largest), min(100.0, 100 * high / largest)
 
 
 class FirstPage(NamedTuple):
     """The matrix of systems and their figures."""
 
+    rows: list[tuple[str, str]]  # system and its colour: a row for each precision
     columns: list[Column]
-    rows: list[Row]
 
     @property
     def groups(self) -> list[tuple[str, int]]:
         """Titles of groups of columns, with how many columns they have."""
         return [(title, len(columns)) for title, columns in grouped(self.columns, lambda one: one.group).items()]
 
-    def bar(self, row: Row, at: int) -> tuple[float, float, float] | None:
-        """Return the ends of a cell's bar and of its interval, in percent of the column's largest end."""
-        cell = row.cells[at]
-        if cell.value is None:
-            return None
-        ends = [max([other.cells[at].value or 0.0, *(other.cells[at].interval or ())]) for other in self.rows]
-        low, high = cell.interval or (cell.value, cell.value)
-        low, value, high = (100 * end / max(ends) for end in (low, cell.value, high))
-        return value, max(0.0, low), min(100.0, high)
-
-
-Workload = tuple[str, Sequence[PointResults]]  # title and points
-
 
 def first_page(
-    workloads: Sequence[Workload], styles: Styles, costs: Costs | None = None, decision: Decision | None = None
+    workloads: Sequence[tuple[str, Sequence[PointResults]]],
+    styles: Styles,
+    costs: Costs | None = None,
+    decision: Decision | None = None,
 ) -> FirstPage:
-    """Return the matrix of all systems: with a decision in the order of their scores."""
+    """Return the matrix of all systems, given title and points of each workload; with a decision by their scores."""
     scores = decision.ranked.scores if decision else []
     best = [_best_points(results) for _, results in workloads]
     fastest_first = best_of_systems(ranked_points(workloads[0][1]), PER_DEVICE)
     order = [*(row.system for row in scores or fastest_first), *(system for points in best for system in points)]
-    systems: list[str] = []  # of each row: one for each precision
+    systems: list[str] = []  # of each row
     points: list[tuple[PointResults | None, ...]] = []  # of each row: one for each workload
     for system in dict.fromkeys(order):
         of_precisions = list(zip_longest(*(of_workload.get(system, []) for of_workload in best)))
@@ -99,19 +91,14 @@ def first_page(
         cells = {systems.index(row.system): cell(row) for row in scores}
         return [cells.get(number, Cell()) for number in range(len(systems))]
 
-    figures: list[tuple[Column, list[Cell]]] = []
+    columns: list[Column] = []
     if decision:
-        heading = Column("score", decision.ranked.title.capitalize(), QUANTITIES["score"].help)
-        figures.append((heading, once(_score)))
+        columns.append(Column("score", decision.ranked.title.capitalize(), QUANTITIES["score"].help, once(_score)))
     for at, (title, results) in enumerate(workloads):
-        figures += _of_workload(title, results, [row[at] for row in points], costs)
+        columns += _of_workload(title, results, [row[at] for row in points], costs)
     if decision:
-        figures += ((column, once(cell)) for column, cell in _of_machine(decision, costs))
-    rows = [
-        Row(system, styles[system]["color"], [cells[number] for _, cells in figures])
-        for number, system in enumerate(systems)
-    ]
-    return FirstPage([column for column, _ in figures], rows)
+        columns += _of_machine(decision, costs, once)
+    return FirstPage([(system, styles[system]["color"]) for system in systems], columns)
 
 
 def _best_points(results: Sequence[PointResults]) -> dict[str, list[PointResults]]:
@@ -143,23 +130,26 @@ def _score(row: Scored) -> Cell:
 
 def _of_workload(
     title: str, results: Sequence[PointResults], points: Sequence[PointResults | None], costs: Costs | None
-) -> Iterator[tuple[Column, list[Cell]]]:
+) -> Iterator[Column]:
     """Yield the columns of a workload: speed, energy, and cost or power, each of the same points."""
     unit = results[0].any.work_unit
     good = [point for point in points if point and point.good]
     places, several = {point.point.place for point in good}, len({point.precision for point in good}) > 1
     group = f"{title}, at {places.pop()}" if len(places) == 1 else title
     speed, work = (QUANTITIES[name].of(unit) for name in ("work_per_s_per_device", "work_per_wh"))
+
+    def of_good(figure: Callable[[PointResults], Cell]) -> list[Cell]:
+        return [figure(point) if point and point.good else Cell() for point in points]
+
     speeds = [_speed(point, len(places) > 0, several) for point in points]
-    yield Column(speed.title, group, speed.help), _marked(points, PER_DEVICE, speeds)
+    yield Column(speed.title, group, speed.help, _marked(points, PER_DEVICE, speeds))
     if any(point.value(WORK) for point in good):
-        yield Column(work.title, group, work.help), _marked(points, WORK, list(map(_energy, points)))
+        yield Column(work.title, group, work.help, _marked(points, WORK, of_good(_energy)))
         if not costs:
-            power = QUANTITIES["power_per_device"]
-            yield Column("W/device", group, power.help), [_power_of(point) for point in points]
+            yield Column("W/device", group, QUANTITIES["power_per_device"].help, of_good(_power_of))
     if costs:
         heading = f"{costs.currency} per million {unit}"
-        yield Column(heading, group, QUANTITIES["Cost"].help), [_cost(point, costs) for point in points]
+        yield Column(heading, group, QUANTITIES["Cost"].help, of_good(partial(_cost, costs)))
 
 
 def _marked(points: Sequence[PointResults | None], path: str, cells: list[Cell]) -> list[Cell]:
@@ -191,25 +181,21 @@ def _speed(point: PointResults | None, with_place: bool, with_precision: bool) -
     return _value(point, PER_DEVICE, *notes, point.point.place if with_place else "")
 
 
-def _energy(point: PointResults | None) -> Cell:
-    if point is None or not point.good:
-        return Cell()
+def _energy(point: PointResults) -> Cell:
     why = why_not_ranked(point)
     words = "estimated" if grade(point.any) == ESTIMATE else f"not ranked: {why}"
     return _value(point, WORK, words if why else "")
 
 
-def _power_of(point: PointResults | None) -> Cell:
-    power_w = point.value("energy.avg_power_w") if point and point.good else None
-    if not point or not power_w or not point.point.devices:
+def _power_of(point: PointResults) -> Cell:
+    power_w = point.value("energy.avg_power_w")
+    if not power_w or not point.point.devices:
         return Cell()
     return Cell(rounded(power_w / point.point.devices), "estimated" if grade(point.any) == ESTIMATE else "")
 
 
-def _cost(point: PointResults | None, costs: Costs) -> Cell:
+def _cost(costs: Costs, point: PointResults) -> Cell:
     """Return the cost of a million units of work, such as tokens."""
-    if point is None or not point.good:
-        return Cell()
     cost = cost_of(point, costs)
     if isinstance(cost, str):
         return Cell("unknown", cost)
@@ -218,18 +204,20 @@ def _cost(point: PointResults | None, costs: Costs) -> Cell:
     return _figure(share * cost.total, Interval(*(share * end for end in ends)) if ends else None)
 
 
-def _of_machine(decision: Decision, costs: Costs | None) -> Iterator[tuple[Column, Callable[[Scored], Cell]]]:
-    """Yield the columns of the machine that the budget allows, and of the requirements, with their cells."""
+def _of_machine(
+    decision: Decision, costs: Costs | None, once: Callable[[Callable[[Scored], Cell]], list[Cell]]
+) -> Iterator[Column]:
+    """Yield the columns of the machine that the budget allows, and of the requirements."""
     group = _budget_words(decision.requirements.budget, costs)
     if group and any(row.machine.devices for row in decision.ranked.scores):
-        yield Column("devices", group, QUANTITIES["Machine"].help), _size
+        yield Column("devices", group, QUANTITIES["Machine"].help, once(_size))
         if costs:
-            yield Column("power", group, QUANTITIES["Power"].help), _power
+            yield Column("power", group, QUANTITIES["Power"].help, once(_power))
             heading = f"{costs.currency} in {costs.lifetime_years:g} years"
-            yield Column(heading, group, QUANTITIES["Total cost"].help), _total
+            yield Column(heading, group, QUANTITIES["Total cost"].help, once(_total))
     if decision.must:
-        column = Column("requirements", group or "Requirements", QUANTITIES["Requirements met"].help)
-        yield column, partial(_requirements, decision)
+        cells = once(partial(_requirements, decision))
+        yield Column("requirements", group or "Requirements", QUANTITIES["Requirements met"].help, cells)
 
 
 def _budget_words(budget: Budget, costs: Costs | None) -> str:
