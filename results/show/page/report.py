@@ -69,34 +69,23 @@ def _file_name(title: str, taken: set[str]) -> str:
     return next(one for mark in range(len(taken) + 1) if (one := f"{name}{mark or ''}") not in taken)
 
 
-class Heading(NamedTuple):
-    """Title of a column with its explanation; `kind` is its class in the style sheet."""
+def grid_of(table: Table) -> tuple[list[tuple[str, str, str]], list[tuple[bool, list[tuple[str, str]]]]]:
+    """Return a table for the page, with its status last.
 
-    title: str
-    help: str
-    kind: str
-
-
-class Grid(NamedTuple):
-    """A table as the template draws it: each cell has its text and, if it is a number, what it is sorted by."""
-
-    headings: list[Heading]
-    rows: list[tuple[tuple[str, str | None], ...]]
-    bad: list[bool]  # rows whose status is not ok
-
-
-def grid_of(table: Table) -> Grid:
-    """Return a table for the page, with its status last."""
+    A heading is a title, its explanation and its class in the style sheet. A row is whether its status is not ok, and
+    its cells: a text, and the number that it is sorted by, if it is one.
+    """
     table = table.chosen(sorted(range(len(table.columns)), key=lambda at: table.columns[at].title == STATUS))
-    headings, columns = [], []
-    by_column = zip(*table.rows, strict=True), zip(*table.texts(), strict=True)
-    for column, cells, (title, *words) in zip(table.columns, *by_column, strict=True):
-        headings.append(Heading(title, column.help, _kind(column, cells, words)))
-        values = map(sort_value, cells)
-        keys = [f"{value:.9g}" if isinstance(value, int | float) else None for value in values]
-        columns.append(list(zip(words, keys, strict=True)))
+    titles, *texts = table.texts()
+    kinds = map(_kind, table.columns, zip(*table.rows, strict=True), zip(*texts, strict=True))
+    headings = [(title, column.help, kind) for title, column, kind in zip(titles, table.columns, kinds, strict=True)]
     has_status = table.columns[-1].title == STATUS
-    return Grid(headings, list(zip(*columns, strict=True)), [has_status and row[-1] != "ok" for row in table.rows])
+    keys = [[f"{sort_value(cell):.9g}" if is_number(cell) else "" for cell in row] for row in table.rows]
+    rows = [
+        (has_status and words[-1] != "ok", list(zip(words, of_row, strict=True)))
+        for words, of_row in zip(texts, keys, strict=True)
+    ]
+    return headings, rows
 
 
 def _kind(column: Quantity, cells: Sequence[Cell], texts: Sequence[str]) -> str:
