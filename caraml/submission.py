@@ -18,7 +18,7 @@ from results.find.folders import below, results_below
 from results.find.records import MARKS, RecordError, find_records, marks_above, named_in
 from results.load import derived
 from results.points.repeats import by_point
-from results.show.tables.doubts import alike, failure
+from results.show.shortcomings import alike, failure
 from results.verdicts.quality import deviations
 from results.verdicts.ranking import ranked_points, why_left_out
 

@@ -16,8 +16,8 @@ from results.points.learning import as_csv, read_references, reference_of
 from results.points.repeats import by_point
 from results.predict.predict import Group, Prediction, PredictionError, groups_of, kind_of
 from results.predict.ratio import Ratio
+from results.show.shortcomings import alike
 from results.show.tables.cells import FORMS
-from results.show.tables.doubts import alike
 from results.show.tables.table import prediction_table
 
 

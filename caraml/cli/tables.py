@@ -19,9 +19,9 @@ from results.find.records import Record, RecordError
 from results.frames import csv_text, points_frame, runs_frame
 from results.load import Loaded, load
 from results.points.repeats import by_point
+from results.show.shortcomings import alike
 from results.show.tables import table as tables
 from results.show.tables.cells import FORMS, Table, rendered
-from results.show.tables.doubts import alike
 from results.show.tables.parts import file_table, of_reads, read_table, region_table
 from results.show.tables.published import anchor_table, published_text
 from results.show.tables.table import point_table, record_table

@@ -16,9 +16,9 @@ from results.find import records, todays
 from results.join import energy, meter, reads
 from results.join import nodes as joined
 from results.points import facts, repeats
+from results.show import shortcomings as shortcomings
 from results.show.page import report
-from results.show.page import shortcomings as shortcomings
-from results.show.tables import doubts, parts, table
+from results.show.tables import parts, table
 from results.verdicts import compare as comparing
 from results.verdicts import nodes, quality
 
@@ -83,7 +83,6 @@ def add_achievable(*arguments: Any) -> list[str]:
     return _in_place(achievable.with_achievable, *arguments)
 
 
-failures_once = taking_dicts(doubts.failures_once)
 limits = taking_dicts(shortcomings.limits)
 reads_of = taking_dicts(lambda record, folder: as_json(reads.reads_of(record, folder)))
 write_report = taking_dicts(report.write_report)

@@ -16,11 +16,10 @@ from results.find.records import Record, RecordError, Skipped
 from results.points.repeats import PointResults, by_point
 from results.show.page.first_page import first_page
 from results.show.page.origin import commands_of, origin_table, quality_table, sources_of
-from results.show.page.shortcomings import limits, measure_next
 from results.show.plots.style import Styles, styles_of_systems
 from results.show.plots.workload import charts_of
+from results.show.shortcomings import alike, limits, measure_next
 from results.show.tables.cells import STATUS, Cell, Table, is_number, sort_value
-from results.show.tables.doubts import alike
 from results.show.tables.parts import file_table, of_reads, read_table, region_table, split_notes
 from results.show.tables.table import LONG, point_table, within_limits
 from results.show.tables.verdicts import cost_table, crossing_table, verdict_table

@@ -21,11 +21,10 @@ from results.points.repeats import PointResults, by_point
 from results.show.page.first_page import first_page
 from results.show.page.origin import commands_of, origin_table
 from results.show.page.report import DETAILS_SHOWN, Workload, environment, grid_of, points_table, workloads_of
-from results.show.page.shortcomings import limits
 from results.show.plots.style import Styles, styles_of_systems
 from results.show.plots.workload import frame_of, speed_against_energy
+from results.show.shortcomings import alike, failure, limits
 from results.show.tables.cells import Table
-from results.show.tables.doubts import alike, failure
 from results.show.tables.table import point_table, record_table
 from results.verdicts.quality import why_not_ranked
 from results.verdicts.ranking import why_left_out

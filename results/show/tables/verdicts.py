@@ -13,8 +13,8 @@ from results.files.quantities import QUANTITIES, Quantity, Shown, quantities
 from results.find.records import Skipped
 from results.points.estimate import Estimate, Outcome
 from results.points.repeats import PointResults
+from results.show.shortcomings import alike
 from results.show.tables.cells import Cell, Table, rendered
-from results.show.tables.doubts import alike
 from results.show.words import met_words
 from results.verdicts.accept import Verdict
 from results.verdicts.compare import METRICS, Comparison

@@ -1,19 +1,25 @@
-"""Limits of the results, the most serious first, each with a remedy."""
+"""Limits of the results, the most serious first, each with a remedy; what differs in numbers alone is stated once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from record.findings import Finding, finding, without_numbers
 from record.kinds import LEFT_OUT, PLACES, SIZE, TIE, Advice
 from record.values import grouped
 from results.find.records import Record, Skipped
 from results.points.estimate import Outcome
+from results.points.facts import choices_of, place_of, point_of
 from results.points.repeats import PointResults
-from results.show.tables.doubts import alike, deviations_once, failures_once
 from results.show.words import scaled_words
+from results.verdicts.quality import deviations
 from results.verdicts.ranking import by_energy_kind, ranked_points
 from results.verdicts.tender.decision import Decision
+
+EXAMPLES = 3  # places of a finding that are named
+
+Place = tuple[str, tuple[str, ...]]  # words of a point, and its options
 
 
 class Shortcoming(NamedTuple):
@@ -30,10 +36,13 @@ def limits(
     decision: Decision | None,
 ) -> list[Shortcoming]:
     """Return all limits of the results, each once, the most serious first."""
-    found = [*_left_out(skipped), *failures_once(records), *(_of_decision(decision) if decision else ())]
+    points = [point for _, results in workloads for point in results]
+    failed = ((_place(one, choices_of(one)), failure(one)) for one in records if not one.is_good)
+    deviating = ((_place(point.any, point.variant), why) for point in points for why in deviations(point))
+    found = [*_left_out(skipped), *_once(failed), *(_of_decision(decision) if decision else ())]
     for title, results in workloads:
         found += _energies_apart(title, results)
-    found += deviations_once([point for _, results in workloads for point in results])
+    found += _once(deviating)
     merged = [
         Shortcoming(advice, [detail.rstrip(".") for _, detail in details])
         for advice, details in grouped(found, lambda pair: pair[0]).items()
@@ -45,6 +54,40 @@ def measure_next(found: Sequence[Shortcoming]) -> str:
     """Return the measurement that removes the most serious limit; empty where no measurement helps."""
     one = next((one for one in found if one.advice.is_measurement), None)
     return f"{one.advice.remedy} ({one.details[0]})." if one else ""
+
+
+def failure(record: Record) -> Finding:
+    """Return why a run failed."""
+    error = record.error or "no reason recorded"
+    if record.status == "out_of_memory":
+        return finding("out_of_memory", error=error)
+    return finding("failed", status=record.status, error=error)
+
+
+def alike(sentences: Iterable[str]) -> list[str]:
+    """Merge sentences that differ only in numbers: the first one, with the number of the others."""
+    kinds = grouped(sentences, without_numbers)
+    return [
+        f"{first}{f' (and {len(more)} more with other numbers)' if more else ''}" for first, *more in kinds.values()
+    ]
+
+
+def _once(findings: Iterable[tuple[Place, Finding]]) -> list[tuple[Advice, str]]:
+    """Merge findings that differ in their numbers alone, each with its places; the most frequent first."""
+    found = []
+    for pairs in grouped(findings, lambda pair: pair[1].alike).values():
+        places = dict.fromkeys(place for place, _ in pairs)
+        known = list(dict.fromkeys(words for words, _ in places))
+        number = f"{len(places)} points{', such as' if len(known) > EXAMPLES else ':'} " if len(places) > 1 else ""
+        more = "; elsewhere with other numbers" if len({str(one) for _, one in pairs}) > 1 else ""
+        first = pairs[0][1]
+        found.append((len(places), first.advice, f"{first} ({number}{'; '.join(known[:EXAMPLES])}{more})"))
+    return [(advice, words) for _, advice, words in sorted(found, key=lambda row: -row[0])]
+
+
+def _place(record: Record, options: tuple[str, ...]) -> Place:
+    point = point_of(record)
+    return place_of(record), (point.benchmark, point.data, point.sample, *options)
 
 
 def _left_out(skipped: Sequence[Skipped]) -> Iterator[tuple[Advice, str]]:
