@@ -17,7 +17,7 @@ from results.files.workloads import workloads
 from results.join.nodes import MOST_PARTS
 from results.points import judged, repeats
 from results.points.estimate import MEDIAN_ERROR, students_t
-from results.predict import curve, ratio
+from results.predict import predict, ratio
 from results.verdicts import power_level, quality
 from results.verdicts.requirements import LONGEST_S, MOST_OF_SHARES
 from tests.conftest import REPOSITORY
@@ -88,8 +88,8 @@ STATED = [
     (THROUGHPUT, f"each point runs {NUMBERS[System.default_repeats]} times"),
     (THROUGHPUT, gflop("llm_training", "800M", "2048 tokens")),
     (THROUGHPUT, gflop("resnet50", "ResNet-50 v1.5", "224 pixels")),
-    (PREDICTION, f"to at least {curve.FEWEST_POINTS} points"),
-    (PREDICTION, f"more than {curve.FURTHEST} times or less than half of a measured one"),
+    (PREDICTION, f"to at least {predict.FEWEST_POINTS} points"),
+    (PREDICTION, f"more than {predict.FURTHEST} times or less than half of a measured one"),
     (PREDICTION, f"with fewer than {ratio.FEWEST_SYSTEMS} systems"),
     (SYSTEM, f"| window of {power_level.MIN_CORE_S:g} s |"),
     (SYSTEM, f"A gap of more than {2 * power_level.MAX_STEP_S:g} s"),

@@ -10,19 +10,20 @@ from itertools import product
 import pytest
 
 from results.files.systems import read_systems
-from results.predict.curve import (
+from results.predict.predict import (
     BETWEEN,
     BEYOND,
     OTHER_DEVICES,
     Curve,
     LeftOut,
     Measured,
+    PredictionError,
+    groups_of,
     half_interval,
     left_out,
     source_of,
     too_far,
 )
-from results.predict.predict import PredictionError, groups_of
 from results.predict.ratio import Ratio, figure, misses, published
 from results.predict.ratio import half_interval as half_of_systems
 from results.published import throughputs
