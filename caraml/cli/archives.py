@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
@@ -74,9 +74,9 @@ def track(options: argparse.Namespace) -> int:
         )
     records = [record for record in loaded(options.folders).records if record.run_id]  # without one, it never ran
 
-    def say_logged(place: str, new: Sequence[str]) -> None:
-        others = ", the others were there" if len(new) < len(records) else ""
-        print(f"{place}: {len(new)} of {len(records)} runs logged{others}")
+    def say_logged(place: str, new: int) -> None:
+        others = ", the others were there" if new < len(records) else ""
+        print(f"{place}: {new} of {len(records)} runs logged{others}")
 
     if options.mlflow:
         say_logged(options.mlflow, log_to_mlflow(records, options.mlflow))
