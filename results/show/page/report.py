@@ -16,7 +16,7 @@ from results.find.records import Record, RecordError, Skipped
 from results.points.repeats import PointResults, by_point
 from results.show.page.first_page import first_page
 from results.show.page.origin import commands_of, origin_table, quality_table, sources_of
-from results.show.plots.style import Styles, styles_of_systems
+from results.show.plots.style import styles_of_systems
 from results.show.plots.workload import charts_of
 from results.show.shortcomings import alike, limits, measure_next
 from results.show.tables.cells import STATUS, Cell, Table, is_number, sort_value
@@ -115,6 +115,19 @@ def check_page(page: Path) -> None:
         raise RecordError(f"--out {page} is a folder: name a file in it")
 
 
+def environment() -> Any:
+    """Return the environment of the pages' templates."""
+    import jinja2
+
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
 def write_report(
     records: Sequence[Record],
     skipped: Sequence[Skipped],
@@ -132,74 +145,49 @@ def write_report(
         records = [record for record in records if record not in decision.left_out]
     workloads = workloads_of(by_point(records))
     styles = styles_of_systems(point for workload in workloads for point in workload.results)
+    titled = [(workload.short, workload.results) for workload in workloads]
+    groups = [workload.results for workload in workloads]
     charts = {
         workload.name: [
             chart._replace(name=f"{workload.name}_{chart.name}") for chart in charts_of(workload.results, styles)
         ]
         for workload in workloads
     }
-    values = _values(records, skipped, workloads, costs, decision, styles)
-    folder = page.with_name(f"{page.stem}_plots")
-    folder.mkdir(parents=True, exist_ok=True)
     every = [chart for of_workload in charts.values() for chart in of_workload]
     drawn = dict(zip(every, for_each(lambda chart: (chart.svg(), chart.png()), every), strict=True))
+    found, failed = limits(records, skipped, titled, decision), decision.failed if decision else ()
+    created = sorted(str(date)[:10] for one in records if (date := one.provenance.created))
     templates = environment()
     templates.globals |= {function.__name__: function for function in CALLED}
-    values |= {"charts": charts, "svg": lambda chart: drawn[chart][0]}
-    write_whole(page, templates.get_template(TEMPLATE).render(values))
+    text = templates.get_template(TEMPLATE).render(
+        title=f"Speed and energy of {', '.join(dict.fromkeys(record.system for record in records))}",
+        about=[count(len(records), "run"), " to ".join(dict.fromkeys([*created[:1], *created[-1:]]))],
+        workloads=workloads,
+        decision=decision,
+        details_shown=DETAILS_SHOWN,
+        grades=GRADES,
+        charts=charts,
+        svg=lambda chart: drawn[chart][0],
+        commands=commands_of([point for points in groups for point in points]),
+        first_page=first_page(titled, styles, costs, decision),
+        answers=[(title, of_workload(results)) for title, results in titled],
+        form=form_of_score(decision.requirements, decision.ranked.reference) if decision else "",
+        limits=found,
+        measure_next=measure_next(found),
+        skipped=alike(str(file) for file in skipped if file.systems is None),
+        quality=quality_table(records),
+        sources=sources_of(records),
+        origins=origin_table(records),
+        files=[(record.file.path, record.file.sha256) for record in records if record.file],
+        costs=cost_table(groups, costs) if costs else None,
+        cost_words=dict.fromkeys(" ".join(cost_words(group, costs, failed)) for group in groups) if costs else (),
+        crossings=crossing_table(groups, costs, failed) if costs else None,
+        assumptions=costs.assumptions() if costs else (),
+    )
+    write_whole(page, text)
+    folder = page.with_name(f"{page.stem}_plots")
+    folder.mkdir(parents=True, exist_ok=True)
     pictures = {folder / f"{chart.name}.png": png for chart, (_, png) in drawn.items()}
     for picture, png in pictures.items():
         write_whole(picture, png)
     return [page, *pictures]
-
-
-def environment() -> Any:
-    """Return the environment of the pages' templates."""
-    import jinja2
-
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-
-
-def _values(
-    records: Sequence[Record],
-    skipped: Sequence[Skipped],
-    workloads: Sequence[Workload],
-    costs: Costs | None,
-    decision: Decision | None,
-    styles: Styles,
-) -> dict[str, Any]:
-    """Return what the template shows, without the charts."""
-    titled = [(workload.short, workload.results) for workload in workloads]
-    groups = [workload.results for workload in workloads]
-    found = limits(records, skipped, titled, decision)
-    failed = decision.failed if decision else ()
-    created = sorted(str(date)[:10] for one in records if (date := one.provenance.created))
-    return {
-        "title": f"Speed and energy of {', '.join(dict.fromkeys(record.system for record in records))}",
-        "about": [count(len(records), "run"), " to ".join(dict.fromkeys([*created[:1], *created[-1:]]))],
-        "workloads": workloads,
-        "decision": decision,
-        "details_shown": DETAILS_SHOWN,
-        "grades": GRADES,
-        "commands": commands_of([point for points in groups for point in points]),
-        "first_page": first_page(titled, styles, costs, decision),
-        "answers": [(title, of_workload(results)) for title, results in titled],
-        "form": form_of_score(decision.requirements, decision.ranked.reference) if decision else "",
-        "limits": found,
-        "measure_next": measure_next(found),
-        "skipped": alike(str(file) for file in skipped if file.systems is None),
-        "quality": quality_table(records),
-        "sources": sources_of(records),
-        "origins": origin_table(records),
-        "files": [(record.file.path, record.file.sha256) for record in records if record.file],
-        "costs": cost_table(groups, costs) if costs else None,
-        "cost_words": dict.fromkeys(" ".join(cost_words(group, costs, failed)) for group in groups) if costs else (),
-        "crossings": crossing_table(groups, costs, failed) if costs else None,
-        "assumptions": costs.assumptions() if costs else (),
-    }

@@ -40,19 +40,19 @@ def write_site(records: Sequence[Record], skipped: Sequence[Skipped], folder: Pa
     old = files_of_site(folder)
     for place in ("points", "records"):
         (folder / place).mkdir(parents=True, exist_ok=True)
-    write_whole(folder / FILES, "".join(f"{path}\n" for path in old))  # an interrupted site can be written again
+    (folder / FILES).touch()  # an interrupted site can be written again
     templates = environment()
     templates.globals |= {"count": count, "details_shown": DETAILS_SHOWN, "grid_of": grid_of, "root": ""}
     styles = styles_of_systems(points := by_point(records))
-    written, workloads = [FILES, *map(_file, records)], workloads_of(points)
+    written, workloads = {FILES, *map(_file, records)}, workloads_of(points)
     for workload in workloads:
         page = partial(_write_point, folder, templates, workload)
         of_points = list(for_each(page, workload.results, together=20))
         links = [f"points/{_id(one.any)}.html" for one in workload.results]
-        for path, content in _files_of(workload, links, of_points, templates, styles):
-            write_whole(folder / path, content)
-            written.append(path)
-        written += links
+        for ending, content in _files_of(workload, links, of_points, templates, styles):
+            write_whole(folder / f"{workload.name}{ending}", content)
+            written.add(f"{workload.name}{ending}")
+        written |= {*links}
     index = {
         "workloads": workloads,
         "records": records,
@@ -62,23 +62,21 @@ def write_site(records: Sequence[Record], skipped: Sequence[Skipped], folder: Pa
     }
     for path in ("style.css", "script.js", "index.html"):
         write_whole(folder / path, templates.get_template(f"site_{path}.j2").render(index))
-        written.append(path)
-    for path in old - {*written}:
+        written.add(path)
+    for path in old - written:
         (folder / path).unlink(missing_ok=True)
-    write_whole(folder / FILES, "".join(f"{path}\n" for path in sorted({*written})))
-    return len({*written})
+    write_whole(folder / FILES, "".join(f"{path}\n" for path in sorted(written)))
+    return len(written)
 
 
 def files_of_site(folder: Path) -> set[str]:
     """Return the files of the site in a folder; raises RecordError for a folder with other files alone."""
-    try:
+    if (folder / FILES).is_file():
         names = (folder / FILES).read_text(encoding="utf-8").splitlines()
-    except (FileNotFoundError, NotADirectoryError):
-        if folder.is_file() or (folder.exists() and any(not one.name.startswith(".") for one in folder.iterdir())):
-            why = "is no empty folder, and no site of caraml: name a new or empty folder"
-            raise RecordError(f"--out {folder} {why}") from None
-        return set()
-    return {name for name in names if (folder / name).resolve().is_relative_to(folder.resolve())}
+        return {name for name in names if (folder / name).resolve().is_relative_to(folder.resolve())}
+    if folder.is_file() or (folder.exists() and any(not one.name.startswith(".") for one in folder.iterdir())):
+        raise RecordError(f"--out {folder} is no empty folder, and no site of caraml: name a new or empty folder")
+    return set()
 
 
 def _id(record: Record) -> str:
@@ -92,11 +90,10 @@ def _file(record: Record) -> str:
 
 def _write_point(folder: Path, templates: Any, workload: Workload, one: PointResults) -> str:
     """Write the page of a point, and copy its records; returns its limits in few words."""
-    runs, table = [*one.good, *one.bad], point_table([one]).filled()
+    runs, table, why = [*one.good, *one.bad], point_table([one]).filled(), _why_not_ranked(one)
     found = limits(runs, (), [(workload.title, [one])], None)
     for record in runs:
         write_whole(folder / _file(record), Path(record.file.path).read_bytes())
-    why = _why_not_ranked(one)
     values = zip(table.titles, table.rows[0], (column.help for column in table.columns), strict=True)
     text = templates.get_template("site_point.html.j2").render(
         root="../",
@@ -127,10 +124,10 @@ def _why_not_ranked(one: PointResults) -> str:
 def _files_of(
     one: Workload, links: Sequence[str], of_points: Sequence[str], templates: Any, styles: Styles
 ) -> Iterator[tuple[str, str | bytes]]:
-    """Yield name and content of the files of a workload, given page and limits, in few words, of each point."""
+    """Yield ending and content of the files of a workload, given page and limits, in few words, of each point."""
     frame = points_frame(one.results).assign(limits=of_points, page=links)
-    yield f"{one.name}.csv", csv_text(frame)
-    yield f"{one.name}.parquet", frame.to_parquet(None, index=False)
+    yield ".csv", csv_text(frame)
+    yield ".parquet", frame.to_parquet(None, index=False)
     points = points_table(one.results)
     shown = [column.shown is not Shown.MORE or column.path in (PER_DEVICE, WORK) for column in points.columns]
     table = points.chosen([at for at, is_shown in enumerate(shown) if is_shown])
@@ -138,4 +135,4 @@ def _files_of(
     table = replace(table, columns=[*table.columns, QUANTITIES["limits"]], rows=rows)
     charts = list(speed_against_energy(frame_of(one.results), one.results[0].any.work_unit, styles))
     text = templates.get_template("site_workload.html.j2").render(workload=one, links=links, table=table, charts=charts)
-    yield f"{one.name}.html", text
+    yield ".html", text

@@ -95,14 +95,13 @@ class Table:
     def order(self, title: str, largest_first: bool = False) -> list[int]:
         """Return the numbers of the rows sorted by a column, texts after numbers, rows without a value last."""
         at = self.at(title)
-
-        def key(number: int) -> Any:
-            value = sort_value(self.rows[number][at])
-            return isinstance(value, str), value
-
-        known = [number for number, row in enumerate(self.rows) if is_known(row[at])]
-        others = [number for number, row in enumerate(self.rows) if not is_known(row[at])]
-        return [*sorted(known, key=key, reverse=largest_first), *others]
+        keys: dict[int, Any] = {}
+        for number, row in enumerate(self.rows):
+            if is_known(row[at]):
+                value = sort_value(row[at])
+                keys[number] = isinstance(value, str), value
+        by_value = sorted(keys, key=keys.__getitem__, reverse=largest_first)
+        return [*by_value, *(number for number in range(len(self.rows)) if number not in keys)]
 
     def in_order(self, title: str, largest_first: bool = False) -> Table:
         """Return the table sorted by a column, as `order`."""
@@ -144,13 +143,15 @@ def _needed(table: Table) -> Table:
     good = [at is None or row[at] == "ok" for row in table.rows]
     columns, kept, shared, hidden = [], [], [], 0
     for column, title, cells in zip(table.columns, table.titles, zip(*table.rows, strict=True), strict=True):
-        shown, common = _compared(column, cells, good)
-        if shown:
+        common = _common(column, cells, good) if column.shown is Shown.DIFFERS else []
+        left = [[fact for fact in _facts(cell, column) if fact not in common] for cell in cells] if common else cells
+        if column.shown is not Shown.MORE and any(map(is_known, left)):
             columns.append(column)
-            kept.append(shown)
+            kept.append(left)
+        elif not common:
+            hidden += 1
         if common:
             shared.append(f"{title} {', '.join(common)}")
-        hidden += not (shown or common)
     which = "all rows" if all(good) else "all rows that have it"
     notes = [f"In {which}: {'; '.join(shared)}."] if shared else []
     if hidden:
@@ -158,18 +159,14 @@ def _needed(table: Table) -> Table:
     return Table(columns, list(zip(*kept, strict=True)), notes, table.units)
 
 
-def _compared(column: Quantity, cells: Sequence[Cell], good: Sequence[bool]) -> tuple[Sequence[Cell], Sequence[str]]:
-    """Return the cells of a column that a reader needs, if any, and the facts that all rows have, to be stated once."""
-    if column.shown in (Shown.ALWAYS, Shown.MORE):
-        return cells if column.shown is Shown.ALWAYS else (), ()
-    parts = [_parts(cell, column) for cell in cells]
-    first, *others = [facts for facts, is_good in zip(parts, good, strict=True) if facts or is_good]
-    common = [one for one in first if all(one in facts for facts in others)]
-    left = [[one for one in facts if one not in common] for facts in parts] if common else cells
-    return left if any(map(is_known, left)) else (), common
+def _common(column: Quantity, cells: Sequence[Cell], good: Sequence[bool]) -> list[str]:
+    """Return the facts of a column that all rows have, to be stated once."""
+    facts = [_facts(cell, column) for cell in cells]
+    first, *others = [of_row for of_row, is_good in zip(facts, good, strict=True) if of_row or is_good]
+    return [fact for fact in first if all(fact in of_row for of_row in others)]
 
 
-def _parts(cell: Cell, column: Quantity) -> list[str]:
+def _facts(cell: Cell, column: Quantity) -> list[str]:
     """Return the facts of a cell, which rows may share, as text."""
     if isinstance(cell, list | tuple) and not isinstance(cell, Estimate | Interval):
         return list(cell)
