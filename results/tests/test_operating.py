@@ -8,7 +8,7 @@ import pytest
 
 from results.points.estimate import Outcome
 from results.points.repeats import OperatingLimits
-from results.show.plots.style import styles_of_systems
+from results.show.plots.charts import styles_of_systems
 from results.show.plots.workload import charts_of
 from results.tests import builder
 from results.tests.of_dicts import by_point, contradictions

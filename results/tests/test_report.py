@@ -14,8 +14,7 @@ from jpwr.channel import ChannelInfo, Scope
 from jpwr.trace.trace import Row
 from jpwr.trace.writers import CsvWriter
 from results.find.records import find_records
-from results.show.plots.charts import pareto
-from results.show.plots.style import styles_of_systems
+from results.show.plots.charts import pareto, styles_of_systems
 from results.show.plots.workload import charts_of
 from results.tests import builder, offered
 from results.tests.conftest import LONG_MS

@@ -17,7 +17,7 @@ from results.collect import collect
 from results.find.records import RESULT_NAME, RecordError, find_records, read_checked, write_record
 from results.points.estimate import Outcome
 from results.predict.predict import groups_of
-from results.show.plots.style import styles_of_systems
+from results.show.plots.charts import styles_of_systems
 from results.show.plots.workload import charts_of
 from results.show.tables.table import point_table, within_limits
 from results.tests.builder import needs, result, served, store, verdicts

@@ -14,7 +14,7 @@ from record.values import PER_DEVICE, WORK, count, grouped, rounded
 from results.files.quantities import QUANTITIES
 from results.points.estimate import Interval, Outcome
 from results.points.repeats import PointResults
-from results.show.plots.style import Styles
+from results.show.plots.charts import Styles
 from results.show.tables.cells import half_text
 from results.verdicts.cost import Costs, cost_of, costed_work
 from results.verdicts.quality import ESTIMATE, energy_kind, grade, why_not_ranked

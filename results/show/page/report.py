@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jpwr.process.whole_file import write_whole
-from record.values import LONGEST_BYTES, count, grouped
-from results.files.quantities import Quantity
+from record.values import LONGEST_BYTES, count, grouped, value_at
+from results.files.quantities import QUANTITIES, Quantity, quantities
 from results.files.workloads import title_of
 from results.find.in_parallel import for_each
 from results.find.records import Record, RecordError, Skipped
 from results.points.repeats import PointResults, by_point
 from results.show.page.first_page import first_page
-from results.show.page.origin import commands_of, origin_table, quality_table, sources_of
-from results.show.plots.style import styles_of_systems
+from results.show.plots.charts import styles_of_systems
 from results.show.plots.workload import charts_of
 from results.show.shortcomings import alike, limits, measure_next
 from results.show.tables.cells import STATUS, Cell, Table, is_number, sort_value
@@ -24,8 +24,9 @@ from results.show.tables.parts import file_table, of_reads, read_table, region_t
 from results.show.tables.table import LONG, point_table, within_limits
 from results.show.tables.verdicts import cost_table, crossing_table, verdict_table
 from results.show.words import changes, cost_words, first_of, form_of_score, not_ranked, of_workload
-from results.verdicts.cost import Costs
-from results.verdicts.quality import GRADES
+from results.verdicts.cost import Costs, provisioned_sources
+from results.verdicts.power_level import lowest_level
+from results.verdicts.quality import GRADES, energy_kind, energy_rules
 from results.verdicts.requirements import Requirements
 from results.verdicts.tender.decision import Decision
 from results.verdicts.tender.pledge import Pledge
@@ -98,6 +99,67 @@ def _kind(column: Quantity, cells: Sequence[Cell], texts: Sequence[str]) -> str:
 def points_table(results: Sequence[PointResults]) -> Table:
     """Return all points of a workload."""
     return point_table(results).filled(without=("model", "data", "in/out", LONG))
+
+
+def quality_table(records: Sequence[Record]) -> Table:
+    """Return for each system the worst case of each rule of its energies."""
+    rows: dict[tuple[str, str], list[str]] = {}
+    for record in records:
+        for rule in energy_rules(record) if record.is_good else ():
+            kept = "unknown" if rule.kept is None else "yes" if rule.kept else "NO"
+            row = [record.system, energy_kind(record) or "", rule.finding.topic, kept, rule.finding.words]
+            known = rows.setdefault((record.system, rule.finding.topic), row)
+            if known[3] != "NO" and kept != "yes":
+                rows[record.system, rule.finding.topic] = row
+    return Table(quantities("system", "energy is", "rule", "kept", "worst run"), list(rows.values()))
+
+
+def sources_of(records: Sequence[Record]) -> list[tuple[str, str]]:
+    """Return for each system the sensors of its energies, the levels of their measurement, and provisioned power."""
+    found = []
+    with_energy = [record for record in records if record.is_good and record.energy]
+    for system, runs in grouped(with_energy, lambda record: record.system).items():
+        channels = [channel for record in runs for channel in (record.energy.channels if record.energy else ())]
+        words = [f"{one.name}: {one.source or 'unknown'}, energy by {one.method or 'unknown'}" for one in channels]
+        if level := lowest_level(runs):
+            levels = {"power_level": level.words, "next_level": level.lacking_words}
+            words += [f"{QUANTITIES[name].title}: {text}" for name, text in levels.items() if text]
+        found.append((system, "; ".join(dict.fromkeys([*words, *provisioned_sources(runs)]))))
+    return found
+
+
+def origin_table(records: Sequence[Record]) -> Table:
+    """Return a row for each combination of software and firmware in the records."""
+    found: dict[tuple[str, ...], None] = {}
+    for record in records:
+        origin = record.provenance
+        packages = [f"{name} {version}" for name, version in (origin.packages or {}).items() if version]
+        software = ", ".join([f"Python {value_at(record, 'provenance.python') or 'unknown'}", *packages])
+        container = " ".join(filter(None, [origin.container, origin.container_digest])) or "none"
+        code = str(origin.git_commit or "unknown")[:12] + (" with changes" if origin.git_dirty else "")
+        for node in origin.nodes:
+            facts = {"hostname": None, "architecture": None, "kernel": None, **vars(node)}
+            machine = (facts["hostname"], node.cpu or facts["architecture"], facts["kernel"])
+            names = (str(fact or "unknown") for fact in machine)
+            found[(record.system, *names, _devices(node.devices), software, container, code)] = None
+    columns = ("system", "node", "processor", "kernel", "devices and firmware", "software", "container", "code")
+    return Table(quantities(*columns), list(found))
+
+
+def _devices(devices: Any) -> str:
+    facts = ("driver_version", "vbios_version", "power.limit", "clocks.max.sm", "ecc.mode.current", "mig.mode.current")
+    texts = [
+        ", ".join([str(device.get("name", "")), *(f"{name} {device[name]}" for name in facts if name in device)])
+        for device in (devices if isinstance(devices, list) else [])
+        if isinstance(device, dict)
+    ]
+    return "; ".join(f"{texts.count(text)} x {text}" for text in dict.fromkeys(texts) if text)
+
+
+def commands_of(results: Sequence[PointResults]) -> list[tuple[str, str]]:
+    """Return for each point the command line of its first run."""
+    commands = [(f"{one.system}: {one.point}", one.any.provenance.command) for one in results]
+    return [(where, shlex.join(map(str, words))) for where, words in commands if isinstance(words, list)]
 
 
 # Functions that the template calls, most of them with the results of a section's points.

@@ -19,9 +19,17 @@ from results.find.records import Record, RecordError, Skipped
 from results.frames import csv_text, points_frame
 from results.points.repeats import PointResults, by_point
 from results.show.page.first_page import first_page
-from results.show.page.origin import commands_of, origin_table
-from results.show.page.report import DETAILS_SHOWN, Workload, environment, grid_of, points_table, workloads_of
-from results.show.plots.style import Styles, styles_of_systems
+from results.show.page.report import (
+    DETAILS_SHOWN,
+    Workload,
+    commands_of,
+    environment,
+    grid_of,
+    origin_table,
+    points_table,
+    workloads_of,
+)
+from results.show.plots.charts import Styles, styles_of_systems
 from results.show.plots.workload import frame_of, speed_against_energy
 from results.show.shortcomings import alike, failure, limits
 from results.show.tables.cells import Table

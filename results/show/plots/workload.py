@@ -18,8 +18,7 @@ from results.history import created_s
 from results.join.nodes import TRACES
 from results.points.facts import choices_of, point_of
 from results.points.repeats import PointResults
-from results.show.plots.charts import DOTS, Axis, bars, heat_map, pareto, series
-from results.show.plots.style import COLOURS, GREY, Chart, Styles
+from results.show.plots.charts import COLOURS, DOTS, GREY, Axis, Chart, Styles, bars, heat_map, pareto, series
 from results.show.tables.parts import ORDER, OTHER, WINDOWS, regions_of
 from results.verdicts.ranking import fastest
 
