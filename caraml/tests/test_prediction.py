@@ -65,7 +65,10 @@ QUESTIONS = {
     "what was measured": (["--devices", "4", "--batch", "128"], "was measured: see its table"),
     "no such system": (["--system", "NONE"], "there is no run on NONE, nor a block of it in systems.yaml"),
     "no data sheet": (["--system", "GC200"], "GC200 has no peak_tflops_bf16 or no memory_gb_per_s_per_device"),
-    "several nodes": (["--system", "GH200", "--devices", "4"], "takes several nodes of GH200"),
+    "several nodes": (
+        ["--system", "GH200", "--devices", "4"],
+        "takes several nodes of it, and data sheets",
+    ),
 }
 
 

@@ -44,9 +44,11 @@ class Ratio:
                 f"{system} has no peak_tflops_{self.first.precision} or no memory_gb_per_s_per_device in systems.yaml: "
                 "state both, from its data sheet"
             )
-        self._known: dict[str, dict[Place, PointResults]] = {}  # by system; of several sets of options, the fastest
+        # Points of one node by system, as data sheets do not include the network; of several options, the fastest.
+        self._known: dict[str, dict[Place, PointResults]] = {}
         for one in (one for group in groups for one in group.results):
-            if figure(self._blocks.get(one.system), self.first.precision):
+            block = self._blocks.get(one.system)
+            if block and figure(block, self.first.precision) and one.point.devices <= block.devices_per_node:
                 place, points = (one.point.devices, one.point.global_batch), self._known.setdefault(one.system, {})
                 points[place] = max(points.get(place, one), one, key=self._relative)
         self.places = {place for points in self._known.values() for place in points}
@@ -55,19 +57,20 @@ class Ratio:
         """Predict a point; raises PredictionError if it cannot be predicted, or if the error is not known."""
         known = {name: points[devices, batch] for name, points in self._known.items() if (devices, batch) in points}
         what = f"{self.first.point.model} in {self.first.precision} on {devices_text(devices)}, batch {batch}"
+        if devices > self._blocks[self.system].devices_per_node:
+            raise PredictionError(
+                f"{self.system}: {what} takes several nodes of it, and data sheets do not include the network: ask for "
+                "the devices of one node"
+            )
         if not known:
             raise PredictionError(
-                f"{self.system}: no system with a data sheet in systems.yaml was measured with {what}: measure one"
-            )
-        too_large = [name for name in (self.system, *known) if devices > self._blocks[name].devices_per_node]
-        if too_large:
-            raise PredictionError(
-                f"{self.system}: {what} takes several nodes of {too_large[0]}, and data sheets do not include "
-                "the network: ask for the devices of one node"
+                f"{self.system}: no system with a data sheet in systems.yaml was measured on one node with {what}: "
+                "measure one"
             )
         for name, one in known.items():
             self._check_memory(name, one)
-        half = half_interval([self._own(), published(self.first)])
+        own = {name: {at: self._relative(one) for at, one in points.items()} for name, points in self._known.items()}
+        half = half_interval([own, published(self.first)])
         if half == math.inf:
             raise PredictionError(
                 f"{self.system}: the error of data sheets is not known for {self.first.point.model} in "
@@ -96,15 +99,6 @@ class Ratio:
                 f"{self.system} has {has_gb:g} GB per device, and the run on {name} took up to {needed_gb:.0f}: ask "
                 "for more devices or a smaller batch"
             )
-
-    def _own(self) -> Series:
-        """Return the measured points of one node."""
-        return {
-            name: {
-                at: self._relative(one) for at, one in points.items() if at[0] <= self._blocks[name].devices_per_node
-            }
-            for name, points in self._known.items()
-        }
 
     def _relative(self, one: PointResults) -> float:
         return (one.value(THROUGHPUT) or 0.0) / figure(self._blocks[one.system], self.first.precision)
