@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from record.findings import Finding, finding, without_numbers
 from record.kinds import LEFT_OUT, PLACES, SIZE, TIE, Advice
@@ -22,20 +21,13 @@ EXAMPLES = 3  # places of a finding that are named
 Place = tuple[str, tuple[str, ...]]  # words of a point, and its options
 
 
-class Shortcoming(NamedTuple):
-    """One limit of the results, with each of its cases."""
-
-    advice: Advice
-    details: list[str]
-
-
 def limits(
     records: Sequence[Record],
     skipped: Sequence[Skipped],
     workloads: Sequence[tuple[str, Sequence[PointResults]]],
     decision: Decision | None,
-) -> list[Shortcoming]:
-    """Return all limits of the results, each once, the most serious first."""
+) -> dict[Advice, list[str]]:
+    """Return all limits of the results, the most serious first, each with its cases."""
     points = [point for _, results in workloads for point in results]
     failed = ((_place(one, choices_of(one)), failure(one)) for one in records if not one.is_good)
     deviating = ((_place(point.any, point.variant), why) for point in points for why in deviations(point))
@@ -43,17 +35,13 @@ def limits(
     for title, results in workloads:
         found += _energies_apart(title, results)
     found += _once(deviating)
-    merged = [
-        Shortcoming(advice, [detail.rstrip(".") for _, detail in details])
-        for advice, details in grouped(found, lambda pair: pair[0]).items()
-    ]
-    return sorted(merged, key=lambda limit: limit.advice.seriousness)
+    cases = grouped(sorted(found, key=lambda case: case[0].seriousness), lambda case: case[0])
+    return {advice: [words.rstrip(".") for _, words in of_advice] for advice, of_advice in cases.items()}
 
 
-def measure_next(found: Sequence[Shortcoming]) -> str:
+def measure_next(found: Mapping[Advice, Sequence[str]]) -> str:
     """Return the measurement that removes the most serious limit; empty where no measurement helps."""
-    one = next((one for one in found if one.advice.is_measurement), None)
-    return f"{one.advice.remedy} ({one.details[0]})." if one else ""
+    return next((f"{advice.remedy} ({cases[0]})." for advice, cases in found.items() if advice.is_measurement), "")
 
 
 def failure(record: Record) -> Finding:
@@ -97,15 +85,11 @@ def _left_out(skipped: Sequence[Skipped]) -> Iterator[tuple[Advice, str]]:
 
 
 def _of_decision(decision: Decision) -> Iterator[tuple[Advice, str]]:
+    """Yield sizes, ties, and undecided requirements with their systems, without those that fail another requirement."""
     ranked = decision.ranked
     yield from ((SIZE, words) for words in scaled_words(ranked))
-    yield from _undecided(decision)
     if ranked.tied:
         yield TIE, f"{', '.join([ranked.scores[0].system, *ranked.tied])} {ranked.title}"
-
-
-def _undecided(decision: Decision) -> Iterator[tuple[Advice, str]]:
-    """Yield each undecided requirement with its systems, without those that fail another requirement."""
     undecided = [one for one in decision.must if one.outcome is Outcome.UNDECIDED]
     undecided = [one for one in undecided if one.system not in decision.failed]
     for (advice, item), verdicts in grouped(undecided, lambda one: (one.reasons[0].advice, str(one.item))).items():

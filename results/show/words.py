@@ -124,8 +124,6 @@ def headline(ranked: Ranked) -> str:
 
 def _score(row: Scored) -> str:
     """Return a score with its interval."""
-    if row.value is None:
-        return "not ranked"
     ends = f" ({' to '.join(map(rounded, row.interval))})" if row.interval else f" ({ONE_RUN})"
     return rounded(row.value) + ends
 

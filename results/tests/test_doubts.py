@@ -8,7 +8,7 @@ from results.tests.of_dicts import by_point, limits
 
 
 def details(*arguments):
-    return [words for limit in limits(*arguments, None) for words in limit.details]
+    return [words for cases in limits(*arguments, None).values() for words in cases]
 
 
 def test_what_differs_in_numbers_alone_is_said_once_with_how_often():

@@ -201,12 +201,11 @@ def test_one_cause_is_one_remark_and_a_size_that_was_not_measured_is_the_largest
     results = by_point(records)
     decision = Decision(results, offered.needs(tmp_path, text), None)
     found = limits(records, [], [("GPT", results)], decision)
-    assert len({one.advice for one in found}) == len(found)
-    size, undecided, *_ = found
+    size, undecided, *_ = found.values()
     of = "gpt: D (9, 1 of them idle), C (9, 1 of them idle), "
-    assert size.details == [of + "B (9, 1 of them idle), A (9, 1 of them idle) scaled from 2 devices"]
-    assert measure_next(found) == f"Measure on as many devices as would be bought ({size.details[0]})."
-    [detail] = undecided.details
+    assert size == [of + "B (9, 1 of them idle), A (9, 1 of them idle) scaled from 2 devices"]
+    assert measure_next(found) == f"Measure on as many devices as would be bought ({size[0]})."
+    [detail] = undecided
     assert detail.startswith("A, B, C, D, gpt: throughput on 4 devices at least 1: no run at this point, only at")
 
 
@@ -232,12 +231,12 @@ def test_the_most_serious_limit_is_first_and_left_out_records_of_any_system_coun
     records = [builder.result("A"), builder.failed("B")]
     skipped = [Skipped(note("x is cut"), tmp_path, ()), Skipped(note("y is no record"), tmp_path)]
     found = limits(records, skipped, [("GPT", by_point(records))], None)
-    ranks = [one.advice.seriousness for one in found]
+    ranks = [advice.seriousness for advice in found]
     assert ranks == sorted(ranks)
-    assert found[0].details == ["any system: x is cut"]
-    assert not any("no record" in detail for one in found for detail in one.details)
+    assert next(iter(found.values())) == ["any system: x is cut"]
+    assert not any("no record" in case for cases in found.values() for case in cases)
     assert measure_next(found).startswith("Run each point three times (1 run")
-    assert measure_next([]) == ""
+    assert measure_next({}) == ""
 
 
 def test_a_table_has_its_status_last_and_an_explanation_of_its_numbers():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,12 +40,7 @@ def charts_of(results: Sequence[PointResults], styles: Styles) -> list[Chart]:
     frame = frame_of(results)
     served = any(point.any.serving for point in results if point.good)
     of_points = [*_served(frame, results, styles)] if served else [*_trained(frame, unit, styles)]
-    return [
-        *of_points,
-        *_scaling(frame, styles),
-        *_regions(results),
-        *powers(results),
-    ]
+    return [*of_points, *_scaling(frame, styles), *_regions(results), *powers(results)]
 
 
 def frame_of(results: Sequence[PointResults]) -> DataFrame:
@@ -224,10 +220,8 @@ def _traces_of(record: Record) -> Iterator[Trace]:
     from jpwr.trace.writers import read_trace
 
     for path in sorted(Path(record.file.path).parent.glob(TRACES)) if record.file else []:
-        try:
+        with suppress(JpwrError, OSError):
             yield read_trace(path)
-        except (JpwrError, OSError):
-            continue
 
 
 def over_days(points: Sequence[Sequence[Record]]) -> Chart:
