@@ -18,7 +18,7 @@ from results.find.folders import below, results_below
 from results.find.records import MARKS, RecordError, find_records, marks_above, named_in
 from results.load import derived
 from results.points.repeats import by_point
-from results.show.shortcomings import alike, failure
+from results.show.words import failure, merged
 from results.verdicts.quality import deviations
 from results.verdicts.ranking import ranked_points, why_left_out
 
@@ -45,7 +45,7 @@ def hand_in(archive: Path, to: Path) -> tuple[str, list[str]]:
         refused = [one.replace(f"{folder}/", "") for one in (*_refused(folder), *_clashes(to, folder))]
         if not refused:
             shutil.copytree(folder, place)
-    broken = alike(f"breaks a rule: {one}" for point in points for one in deviations(point))
+    broken = merged(f"breaks a rule: {one}" for point in points for one in deviations(point))
     return "\n".join([*broken, f"{place}: commit it with 'git add {to}', and open a change request"]), refused
 
 
@@ -89,6 +89,6 @@ def _clashes(*folders: Path) -> Iterator[str]:
     """Yield which runs are in folders twice, or were measured on one device at the same time."""
     try:
         skipped = find_records(folders).skipped
-        yield from alike(str(one) for one in skipped if one.finding.kind in CLASHES)
+        yield from merged(str(one) for one in skipped if one.finding.kind in CLASHES)
     except RecordError as error:
         yield str(error)

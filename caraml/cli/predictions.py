@@ -16,9 +16,9 @@ from results.points.learning import as_csv, read_references, reference_of
 from results.points.repeats import by_point
 from results.predict.predict import Group, Prediction, PredictionError, groups_of, kind_of
 from results.predict.ratio import Ratio
-from results.show.shortcomings import alike
 from results.show.tables.cells import FORMS
 from results.show.tables.table import prediction_table
+from results.show.words import merged
 
 
 def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -47,7 +47,7 @@ def predict(options: argparse.Namespace) -> int:
         print(printed(prediction_table(predictions).needed(is_whole(options)), options.format))
     if options.format == "text" and predictions:
         print("PREDICTED, not measured: do not rank with measured points. Low and high bound the 95 % interval.")
-    for sentence in alike(refused):
+    for sentence in merged(refused):
         say(sentence)
     return 0 if predictions and not refused else 1 if predictions else 2
 

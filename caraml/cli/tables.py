@@ -19,12 +19,11 @@ from results.find.records import Record, RecordError
 from results.frames import csv_text, points_frame, runs_frame
 from results.load import Loaded, load
 from results.points.repeats import by_point
-from results.show.shortcomings import alike
 from results.show.tables import table as tables
 from results.show.tables.cells import FORMS, Table, rendered
 from results.show.tables.parts import file_table, of_reads, read_table, region_table
-from results.show.tables.published import anchor_table, published_text
-from results.show.tables.table import point_table, record_table
+from results.show.tables.table import anchor_table, point_table, published_text, record_table
+from results.show.words import merged
 
 PARQUET = "parquet"
 ACHIEVABLE = QUANTITIES["achievable_percent"].path
@@ -70,7 +69,7 @@ def loaded(folders: Sequence[Path], checks: Sequence[Path] = (), **options: Any)
         why_empty=no_results,
         **options,
     )
-    for sentence in alike(map(str, found.skipped)):
+    for sentence in merged(map(str, found.skipped)):
         say(f"skipped: {sentence}")
     for note in found.notes:
         say(note)

@@ -16,7 +16,7 @@ from results.find import records, todays
 from results.join import energy, meter, reads
 from results.join import nodes as joined
 from results.points import facts, repeats
-from results.show import shortcomings as shortcomings
+from results.show import words
 from results.show.page import report
 from results.show.tables import parts, table
 from results.verdicts import compare as comparing
@@ -83,7 +83,7 @@ def add_achievable(*arguments: Any) -> list[str]:
     return _in_place(achievable.with_achievable, *arguments)
 
 
-limits = taking_dicts(shortcomings.limits)
+limits = taking_dicts(words.limits)
 reads_of = taking_dicts(lambda record, folder: as_json(reads.reads_of(record, folder)))
 write_report = taking_dicts(report.write_report)
 by_point = taking_dicts(repeats.by_point)

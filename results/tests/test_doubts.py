@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from results.show.shortcomings import alike
+from results.show.words import merged
 from results.tests import builder
 from results.tests.of_dicts import by_point, limits
 
@@ -12,7 +12,7 @@ def details(*arguments):
 
 
 def test_what_differs_in_numbers_alone_is_said_once_with_how_often():
-    found = alike(["a/000001.json is cut", "a/000002.json is cut", "b is gone", "a/000003.json is cut"])
+    found = merged(["a/000001.json is cut", "a/000002.json is cut", "b is gone", "a/000003.json is cut"])
     assert found == ["a/000001.json is cut (and 2 more with other numbers)", "b is gone"]
 
 

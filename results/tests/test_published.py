@@ -6,7 +6,7 @@ from pathlib import Path
 
 from caraml.cli import main
 from results.published import published, throughputs
-from results.show.tables.published import anchor_table
+from results.show.tables.table import anchor_table
 from results.tests import builder
 from results.tests.of_dicts import by_point
 from tests.conftest import SHIPPED

@@ -14,9 +14,8 @@ from results.points.estimate import Estimate, Interval, Part
 from results.show.page.first_page import first_page
 from results.show.page.report import grid_of, points_table
 from results.show.plots.charts import styles_of_systems
-from results.show.shortcomings import measure_next
 from results.show.tables.cells import Table
-from results.show.words import changes, first_of, not_ranked, of_workload
+from results.show.words import changes, first_of, measure_next, not_ranked, of_workload
 from results.tests import builder, offered
 from results.tests.of_dicts import by_point, limits
 from results.verdicts.cost import Costs, Price

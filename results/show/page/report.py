@@ -18,12 +18,21 @@ from results.points.repeats import PointResults, by_point
 from results.show.page.first_page import first_page
 from results.show.plots.charts import styles_of_systems
 from results.show.plots.workload import charts_of
-from results.show.shortcomings import alike, limits, measure_next
 from results.show.tables.cells import STATUS, Cell, Table, is_number, sort_value
 from results.show.tables.parts import file_table, of_reads, read_table, region_table, split_notes
 from results.show.tables.table import LONG, point_table, within_limits
 from results.show.tables.verdicts import cost_table, crossing_table, verdict_table
-from results.show.words import changes, cost_words, first_of, form_of_score, not_ranked, of_workload
+from results.show.words import (
+    changes,
+    cost_words,
+    first_of,
+    form_of_score,
+    limits,
+    measure_next,
+    merged,
+    not_ranked,
+    of_workload,
+)
 from results.verdicts.cost import Costs, provisioned_sources
 from results.verdicts.power_level import lowest_level
 from results.verdicts.quality import GRADES, energy_kind, energy_rules
@@ -236,7 +245,7 @@ def write_report(
         form=form_of_score(decision.requirements, decision.ranked.reference) if decision else "",
         limits=found,
         measure_next=measure_next(found),
-        skipped=alike(str(file) for file in skipped if file.systems is None),
+        skipped=merged(str(file) for file in skipped if file.systems is None),
         quality=quality_table(records),
         sources=sources_of(records),
         origins=origin_table(records),

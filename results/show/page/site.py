@@ -31,9 +31,9 @@ from results.show.page.report import (
 )
 from results.show.plots.charts import Styles, styles_of_systems
 from results.show.plots.workload import frame_of, speed_against_energy
-from results.show.shortcomings import alike, failure, limits
 from results.show.tables.cells import Table
 from results.show.tables.table import point_table, record_table
+from results.show.words import failure, limits, merged
 from results.verdicts.quality import why_not_ranked
 from results.verdicts.ranking import why_left_out
 
@@ -64,7 +64,7 @@ def write_site(records: Sequence[Record], skipped: Sequence[Skipped], folder: Pa
     index = {
         "workloads": workloads,
         "records": records,
-        "skipped": alike(map(str, skipped)),
+        "skipped": merged(map(str, skipped)),
         "first_page": first_page([(one.title, one.results) for one in workloads], styles),
         "links": {point.system: f"{one.name}.html" for one in reversed(workloads) for point in one.results},
     }

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from ioprof.summary import MB, size, tier_s, what_to_stage
 from record.arithmetic import median_of_all, ratio
-from record.model import Numbers, Reads, Region, Regions, WindowReads
+from record.model import Reads, Region, Regions, WindowReads
 from record.part import changed
 from record.values import value_at
 from results.files.quantities import Quantity, Shown, quantities
@@ -55,9 +55,6 @@ def regions_of(records: Sequence[Record]) -> dict[str, Regions]:
                 runs[0],
                 step_s=statistics.median(run.step_s or 0.0 for run in runs),
                 regions={name: _median([run.regions.get(name, ABSENT) for run in runs]) for name in names},
-                in_parts=Numbers.of(
-                    {"longer_percent": median_of_all([run.in_parts.number("longer_percent") for run in runs])}
-                ),
             )
     return by_window
 
@@ -89,8 +86,8 @@ def region_table(results: Sequence[PointResults]) -> Table:
 
 def split_notes(results: Sequence[PointResults]) -> list[str]:
     """Return a note on how much longer split steps were than the steps that they represent."""
-    every = [steps.in_parts.number("longer_percent") for one in results for steps in regions_of(one.good).values()]
-    longer = [percent for percent in every if percent is not None]
+    steps = [of_window for one in results for record in one.good for of_window in record.regions.values()]
+    longer = [percent for one in steps if (percent := one.in_parts.number("longer_percent")) is not None]
     words = "Regions by split steps divide the time of the window's steps in the proportions of steps with a wait"
     range_of_all = f"{min(longer, default=0.0):+.0f} to {max(longer, default=0.0):+.0f} %"
     return [f"{words} after each part; those took {range_of_all} longer."] if longer else []

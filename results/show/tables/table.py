@@ -1,17 +1,21 @@
-"""Runs, points and predictions as tables: the columns of training or of servers, in the order of the catalogue."""
+"""Runs, points, predictions and published figures as tables; columns are in the order of the catalogue."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from record.values import count, devices_text, grouped, sort_key, value_at
+from jpwr.energy.estimate import JOULES_PER_WH
+from record.values import PER_DEVICE, WORK, count, devices_text, grouped, sort_key, value_at
 from results.files.quantities import QUANTITIES, Quantity, Shown, quantities
 from results.find.records import Record, RecordError
 from results.frames import of_point, of_runs
 from results.points.facts import place_of
 from results.points.repeats import PointResults
 from results.predict.predict import Prediction
-from results.show.tables.cells import Cell, Table
+from results.published import Figure, published
+from results.show.tables.cells import Cell, Table, rendered
+from results.verdicts.quality import ESTIMATE, grade
+from results.verdicts.ranking import fastest, ranked_points
 
 POWER = ("p75_power_w", "p90_power_w", "p99_power_w", "power_level", "next_level")
 REASONS = ("not_ranked", "energy_not_ranked", "status")
@@ -71,6 +75,10 @@ TRAINED_POINTS, SERVED_POINTS = _of_points(TRAINED, "data", "global_batch"), _of
 PLACE = [
     one._replace(shown=Shown.DIFFERS) for one in quantities("system", "model", "devices", "global_batch", "variant")
 ]
+VALUE = Quantity("value", form=",.6g")
+PUBLISHED = quantities(
+    *("whose", "model", "data", "precision", "devices", "batch", "metric", VALUE, "unit", "software", "source")
+)
 
 
 def are_served(records: Sequence[Record]) -> bool:
@@ -175,3 +183,53 @@ def within_limits(results: Sequence[PointResults]) -> list[str]:
         setup = f"{system}, {model}, {sample}, {devices_text(devices)}, {', '.join(variant)}"
         found.append(f"{setup}: {load} keep the limits of {record.serving.slo} ({slo})")
     return found
+
+
+def published_text(words: Sequence[str]) -> str:
+    """Return the published figures with all these words as a table, and their sources; raises RecordError if none."""
+    searched = {one: "\n".join(one[: one._fields.index("source")]).lower() for one in published()}
+    chosen = [one for one, text in searched.items() if all(word.lower() in text for word in words)]
+    if not chosen:
+        raise RecordError(f"no published figure has {' and '.join(words)}: 'caraml published' without words shows all")
+    sources = {source: index for index, source in enumerate(dict.fromkeys(one.source for one in chosen), 1)}
+    rows = [_row(one, ", ".join(filter(None, one[2:4])), f"[{sources[one.source]}]") for one in chosen]
+    text = rendered(Table(PUBLISHED, rows).filled(), "text", str.ljust)
+    return "\n".join([text, *(f"[{index}] {source}" for source, index in sources.items())])
+
+
+def _row(one: Figure, whose: str, source: str) -> list[Cell]:
+    point = [whose, one.model, one.data, one.precision or "not stated", one.devices, one.global_batch_size]
+    return [*point, one.metric, float(one.value), one.unit, one.software, source]
+
+
+def anchor_table(results: Sequence[PointResults]) -> Table:
+    """Return for each system and benchmark with published figures our best points, and then the figures.
+
+    Ours are the fastest point per device of each model and precision, of those that may be ranked; an energy that is an
+    estimate is left out. Without a figure of the same chip the table has no row.
+    """
+    rows: list[list[Cell]] = []
+    for (system, benchmark), points in grouped(results, lambda one: (one.system, one.point.benchmark)).items():
+        known = [one for one in published() if one.workload == benchmark and one.read]
+        theirs = [one for one in known if system in (*one.systems.split(), *one.like.split())]
+        kinds = grouped(ranked_points(points), lambda one: (one.point.model, one.precision))
+        ours = [row for alike in kinds.values() if (best := fastest(alike)) for row in _our_rows(best)]
+        if ours and theirs:
+            notes = [f"{one.source}, read {one.read}" + (f": {one.note}" if one.note else "") for one in theirs]
+            rows += [*ours, *map(_row, theirs, (f"{one.accelerator}, published" for one in theirs), notes)]
+    return Table(PUBLISHED, rows).filled()
+
+
+def _our_rows(best: PointResults) -> list[list[Cell]]:
+    point, served = best.point, best.any.serving
+    unit = f"output {best.any.work_unit}" if served else best.any.work_unit
+    software = " ".join(filter(None, (served.server, served.version))) or "this suite"
+    efficiency = None if grade(best.any) == ESTIMATE else best.value(WORK)
+    figures = {
+        f"{unit}/s/device": best.value(PER_DEVICE),
+        f"J/{unit.removesuffix('s')}": JOULES_PER_WH / efficiency if efficiency else None,
+        "% of achievable": best.value("metrics.achievable_percent"),
+    }
+    point_cells: list[Cell] = [point.model, point.data, best.precision, point.devices, point.global_batch]
+    facts = [f"{best.system}, ours", *point_cells, ""]
+    return [[*facts, value, of, software, ""] for of, value in figures.items() if value]

@@ -13,9 +13,8 @@ from results.files.quantities import QUANTITIES, Quantity, Shown, quantities
 from results.find.records import Skipped
 from results.points.estimate import Estimate, Outcome
 from results.points.repeats import PointResults
-from results.show.shortcomings import alike
 from results.show.tables.cells import Cell, Table, rendered
-from results.show.words import met_words
+from results.show.words import merged, met_words
 from results.verdicts.accept import Verdict
 from results.verdicts.compare import METRICS, Comparison
 from results.verdicts.cost import Costs, cheapest, cost_of, costed_work, crossings
@@ -126,7 +125,7 @@ def cost_table(sections: Sequence[Sequence[PointResults]], costs: Costs) -> Tabl
         for (system, precision), points in groups.items():
             good = [point for point in points if point.good]
             if (system, precision) not in costed and (good or system not in with_good):
-                reasons = alike(str(cost_of(point, costs)) for point in good or points)
+                reasons = merged(str(cost_of(point, costs)) for point in good or points)
                 row = [model, system, precision or "not known" * bool(good), "", "; ".join(reasons)]
                 body.append([*row, *[None] * (len(columns) - len(row))])
     return Table(columns, body)
