@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -39,36 +39,35 @@ class Measured(NamedTuple):
     per_s: float
 
 
-class Curve:
-    """Curve through points of one system, software, precision and model, by SciPy's least_squares on relative errors.
+def curve(points: Sequence[Measured]) -> Callable[[int, int], float]:
+    """Return the work per second of all devices as a function of their number and the batch.
 
-    The loss is soft_l1, so that one outlier does not bend the curve.
+    The points are of one system, software, precision and model. SciPy's least_squares minimizes relative errors, by the
+    loss soft_l1, so that one outlier does not bend the curve.
     """
+    import numpy as np
+    from scipy.optimize import least_squares
 
-    def __init__(self, points: Sequence[Measured]) -> None:
-        import numpy as np
-        from scipy.optimize import least_squares
+    devices, batches, per_s = np.array(points, dtype=float).T
+    samples, seconds = batches / devices, batches / per_s
+    # Prior: launching takes half of the shortest step, and a step costs as much as 4 samples.
+    shortest, each = seconds.min(), (seconds / samples).min()
+    prior = np.log([shortest / 2, each, 4 * each, 0.02])
 
-        devices, batches, per_s = np.array(points, dtype=float).T
-        samples, seconds = batches / devices, batches / per_s
-        # Prior: launching takes half of the shortest step, and a step costs as much as 4 samples.
-        shortest, each = seconds.min(), (seconds / samples).min()
-        prior = np.log([shortest / 2, each, 4 * each, 0.02])
+    def errors(theta: np.ndarray) -> np.ndarray:
+        works = np.log(np.exp(theta[1]) * samples + np.exp(theta[2]))
+        both = np.logaddexp(SHARPNESS * theta[0], SHARPNESS * works) / SHARPNESS
+        misses = both + np.exp(theta[3]) * np.log(devices) - np.log(seconds)
+        result: np.ndarray = np.r_[misses / NOISE, PRIOR_WEIGHT * (theta - prior)]
+        return result
 
-        def errors(theta: np.ndarray) -> np.ndarray:
-            works = np.log(np.exp(theta[1]) * samples + np.exp(theta[2]))
-            both = np.logaddexp(SHARPNESS * theta[0], SHARPNESS * works) / SHARPNESS
-            misses = both + np.exp(theta[3]) * np.log(devices) - np.log(seconds)
-            result: np.ndarray = np.r_[misses / NOISE, PRIOR_WEIGHT * (theta - prior)]
-            return result
+    launch, sample, step, slower = map(math.exp, least_squares(errors, prior, loss="soft_l1").x)
 
-        self._theta: np.ndarray = least_squares(errors, prior, loss="soft_l1").x
-
-    def per_s(self, devices: int, batch: int) -> float:
-        """Return the work per second of all devices."""
-        launch, sample, step, slower = map(math.exp, self._theta)
+    def predicted(devices: int, batch: int) -> float:
         works = sample * batch / devices + step
         return float(batch / ((works**SHARPNESS + launch**SHARPNESS) ** (1 / SHARPNESS) * devices**slower))
+
+    return predicted
 
 
 class LeftOut(NamedTuple):
@@ -87,8 +86,8 @@ def left_out(points: Sequence[Measured]) -> list[LeftOut]:
         kept = [one for one in points if one not in left]
         if len(kept) < FEWEST_POINTS - 1:
             continue
-        curve = Curve(kept)
-        found += [LeftOut(one, source_of(kept, *one[:2]), math.log(curve.per_s(*one[:2]) / one.per_s)) for one in left]
+        per_s = curve(kept)
+        found += [LeftOut(one, source_of(kept, *one[:2]), math.log(per_s(*one[:2]) / one.per_s)) for one in left]
     return found
 
 
@@ -173,8 +172,8 @@ class Group:
         return left_out(self.points)
 
     @cached_property
-    def _curve(self) -> Curve:
-        return Curve(self.points)
+    def _curve(self) -> Callable[[int, int], float]:
+        return curve(self.points)
 
     def predict(self, devices: int, batch: int) -> Prediction:
         """Predict a point; raises PredictionError if the measurements are not enough."""
@@ -200,7 +199,7 @@ class Group:
                 f"{self}: the error of {devices_text(devices)}, batch {batch}, predicted from {source}, is not known: "
                 "measure at least two batches on each of two numbers of devices"
             )
-        per_s = self._curve.per_s(devices, batch)
+        per_s = self._curve(devices, batch)
         return Prediction(
             self.first.system,
             self.first.point._replace(devices=devices, global_batch=batch),

@@ -14,10 +14,10 @@ from results.predict.predict import (
     BETWEEN,
     BEYOND,
     OTHER_DEVICES,
-    Curve,
     LeftOut,
     Measured,
     PredictionError,
+    curve,
     groups_of,
     half_interval,
     left_out,
@@ -59,9 +59,9 @@ MACHINES = {
 @pytest.mark.parametrize("name", MACHINES)
 def test_a_curve_finds_what_lies_between_and_beyond(name):
     machine = Machine(**MACHINES[name])
-    curve = Curve(machine.sweep())
+    per_s = curve(machine.sweep())
     for devices, batch in ((1, 48), (2, 200), (4, 700), (3, 96), (4, 2048), (8, 1024)):
-        assert curve.per_s(devices, batch) == pytest.approx(machine.point(devices, batch).per_s, rel=0.03)
+        assert per_s(devices, batch) == pytest.approx(machine.point(devices, batch).per_s, rel=0.03)
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ TEMPLATE = "report.html.j2"
 ENDINGS = (".html", ".htm")
 DETAILS_SHOWN = 3  # cases of a limit
 LONG_TEXT = 24  # characters: a longer text is wrapped
+KEPT = {False: "NO", None: "unknown", True: "yes"}  # a rule of an energy, from the worst case to the best
 RESERVED = ("index", "script")  # names of other files of a site
 
 
@@ -112,15 +113,12 @@ def points_table(results: Sequence[PointResults]) -> Table:
 
 def quality_table(records: Sequence[Record]) -> Table:
     """Return for each system the worst case of each rule of its energies."""
-    rows: dict[tuple[str, str], list[str]] = {}
-    for record in records:
-        for rule in energy_rules(record) if record.is_good else ():
-            kept = "unknown" if rule.kept is None else "yes" if rule.kept else "NO"
-            row = [record.system, energy_kind(record) or "", rule.finding.topic, kept, rule.finding.words]
-            known = rows.setdefault((record.system, rule.finding.topic), row)
-            if known[3] != "NO" and kept != "yes":
-                rows[record.system, rule.finding.topic] = row
-    return Table(quantities("system", "energy is", "rule", "kept", "worst run"), list(rows.values()))
+    cases = [(record, rule) for record in records if record.is_good for rule in energy_rules(record)]
+    rows = []
+    for (system, topic), alike in grouped(cases, lambda case: (case[0].system, case[1].finding.topic)).items():
+        record, rule = next(case for kept in KEPT for case in alike if case[1].kept is kept)
+        rows.append([system, energy_kind(record) or "", topic, KEPT[rule.kept], rule.finding.words])
+    return Table(quantities("system", "energy is", "rule", "kept", "worst run"), rows)
 
 
 def sources_of(records: Sequence[Record]) -> list[tuple[str, str]]:
