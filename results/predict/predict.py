@@ -114,15 +114,13 @@ def source_of(points: Iterable[Measured], devices: int, batch: int) -> str:
 
 def too_far(points: Iterable[Measured], devices: int, batch: int) -> str:
     """Return in what a point is further from the measured ones than FURTHEST times, in words; empty if it is not."""
-    row: set[float] = {one.batch for one in points if one.devices == devices}
-    asked: dict[str, tuple[float, set[float]]] = {"samples in a batch": (batch, row)}
+    row = {float(one.batch) for one in points if one.devices == devices}
+    asked: list[tuple[str, float, set[float]]] = [("samples in a batch", batch, row)]
     if not row:
         each = {point.batch / point.devices for point in points}
-        asked = {
-            "devices": (devices, {point.devices for point in points}),
-            "samples per device": (batch / devices, each),
-        }
-    for words, (number, known) in asked.items():
+        asked = [("devices", devices, {float(point.devices) for point in points})]
+        asked.append(("samples per device", batch / devices, each))
+    for words, number, known in asked:
         if min(max(number / measured, measured / number) for measured in known) > FURTHEST:
             measured = f"what was measured, {min(known):g} to {max(known):g}"
             return f"{number:g} {words} are not within {FURTHEST} times or half of {measured}"
