@@ -96,7 +96,7 @@ def test_a_workload_needs_little_to_be_known(described):
         ("title: Sums\n", "lacks 'work_unit' and 'framework' and 'workflow'"),
         (MADE_UP.replace("2 4", "$size"), "'batches' is .size, but there is no such parameter"),
         (MADE_UP + "parameters: {size: 1; 2}\n", "size is '1; 2', but must be a text with 'MODEL: VALUE' after"),
-        (MADE_UP + "refused: {GC200: why}\n", "refused has an unknown key 'GC200': choose one of nvidia, amd"),
+        (MADE_UP + "refused: {GC200: why}\n", "refused: a key is 'GC200', but must be one of nvidia, amd"),
     ],
 )
 def test_a_file_that_describes_no_workload_is_one_sentence(text, message, described):

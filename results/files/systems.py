@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from record.errors import RecordError
 from results.files.typed_files import (
+    FILLED,
     From0,
     From1,
     NotNegative,
@@ -21,8 +22,8 @@ from results.files.typed_files import (
     keys_of,
     like,
     no_keys,
-    read_mapping,
-    value_as,
+    read_file,
+    reader,
 )
 from results.files.workloads import Framework, Vendor, workloads
 
@@ -131,20 +132,16 @@ def table_file(name: Path) -> Path:
 def read_systems(file: Path | None = None) -> dict[str, System]:
     """Return each system by its tag; raises RecordError if the file cannot be read, and for the first mistake in it."""
     file = file or table_file(SYSTEMS)
-    blocks = read_mapping(file, "systems")
-    if not blocks:
-        raise RecordError(f"{file} describes no system: it needs a block for each, under its tag")
+    blocks = read_file(Annotated[Mapping[str, Mapping[str, Any]], FILLED], file, "systems")
     return {name: _system(name, block, f"{file}, system {name}") for name, block in blocks.items()}
 
 
 def _system(name: str, block: Any, where: str) -> System:
-    if not isinstance(block, Mapping):
-        raise RecordError(f"{where}: {block!r} is not a block of keys, such as vendor: nvidia")
     parameters = _parameters()
     for key in block:
         check_key(key, [*parameters, *KEYS], where)
     values = {**BY_VENDOR.get(str(block.get("vendor")), {}), **{key: block[key] for key in block if key in KEYS}}
-    own = {key: value_as(parameters[key], block[key], where, key) for key in block if key not in KEYS}
+    own = {key: reader(parameters[key])(block[key], where, key) for key in block if key not in KEYS}
     if "devices_sweep" not in values and (most := str(values.get("devices_per_node"))).isdecimal():
         values["devices_sweep"] = " ".join(str(2**power) for power in range(int(most).bit_length()))
     system: System = filled(System, values, where, system_name=name, values=own)

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from record.errors import RecordError
-from results.files.typed_files import NotNegative, Text, like, no_keys, read_file
+from results.files.typed_files import FILLED, NotNegative, Text, like, no_keys, read_file
 
 FOLDERS = Path(__file__).resolve().parents[2] / "benchmarks"  # in a checkout, and in an installation of both packages
 FILE = "workload.yaml"
-ByName = Annotated[Mapping[str, NotNegative], {"minProperties": 1}]
+ByName = Annotated[Mapping[str, NotNegative], FILLED]
 Parameter = Annotated[str, like("[^;]*(;[^;:]*:[^;]*)*", "a text with 'MODEL: VALUE' after each ';'")]
 Framework = Literal["pytorch", "tensorflow", "vllm"]
 Vendor = Literal["nvidia", "amd", "graphcore", "none"]  # of devices, as systems have them

@@ -20,8 +20,8 @@ class YamlError(Exception):
         self.reason, self.line = reason, line
 
 
-class Quoted(str):
-    """A text in quotes, which is no number."""
+class Plain(str):
+    """A text without quotes, which may be a number or a truth value."""
 
 
 def read_yaml(path: Path) -> Any:
@@ -70,7 +70,7 @@ def _loader() -> Any:
     scalars = {"null": "(null|Null|NULL|)$", "merge": "<<$"}
     patterns = [(f"tag:yaml.org,2002:{kind}", re.compile(text)) for kind, text in scalars.items()]
     loader: Any = type("Loader", (base,), {"yaml_implicit_resolvers": {None: patterns}})
-    loader.add_constructor("tag:yaml.org,2002:str", lambda _, node: Quoted(node.value) if node.style else node.value)
+    loader.add_constructor("tag:yaml.org,2002:str", lambda _, node: node.value if node.style else Plain(node.value))
     return loader
 
 

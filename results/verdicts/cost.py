@@ -15,10 +15,10 @@ from typing import Annotated, Any, NamedTuple
 from jpwr.intervals import BOUND
 from record.arithmetic import ratio, sum_of_all
 from record.checks.run import OUTER
-from record.part import changed
+from record.part import Allowed, changed
 from record.values import THROUGHPUT, WORK
 from results.files.systems import SOURCE, system_of
-from results.files.typed_files import WORDS, Above0, Allowed, From1, NotNegative, read_file
+from results.files.typed_files import FILLED, Above0, From1, NotNegative, read_file
 from results.files.workloads import Amount, workloads
 from results.find.records import Record, RecordError
 from results.points.estimate import Estimate, Part, of_runs
@@ -30,11 +30,10 @@ from results.verdicts.ranking import why_left_out
 CURRENCIES, MOST_PER_KWH = ("EUR", "€", "EURO", "USD", "$", "US$", "GBP", "£", "CHF", "CAD", "AUD"), 2.0
 LEAST_CO2_G = 1.0  # per kWh, unless 0: electricity of water has 10 to 25 g, and of coal 1,000 g
 HOURS_PER_YEAR = 365.25 * 24
-
-
-def _bounds(most: float, words: str) -> Allowed:
-    """Return the upper bound of an assumption, with what is allowed and usual, in words."""
-    return Allowed({"maximum": most, WORDS: words})
+LIFETIME = Allowed("years above 0 and at most 15; usual are 3 to 8", lambda years: 0 < years <= 15)
+SHARE = Allowed("a number above 0 and at most 1; usual are 0.6 to 0.95: write 0.95 for 95 %", lambda own: 0 < own <= 1)
+PUE = Allowed("a number from 1 to 3; usual are 1.05 to 1.6", lambda pue: 1 <= pue <= 3)
+CO2_G = Allowed("0 or grams up to 2000; usual are 10 to 1,000", lambda grams: 0 <= grams <= 2000)
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,9 @@ class Price:
 
     price_per_device: Annotated[NotNegative, "including its share of node, network and storage"]
     overhead_w_per_device: Annotated[
-        NotNegative, {"maximum": 10_000}, "of processors, fans and network, where no sensor of a node shows it"
+        float,
+        Allowed("a number from 0 to 10000", lambda power_w: 0 <= power_w <= 10_000),
+        "of processors, fans and network, where no sensor of a node shows it",
     ] = 0.0
     devices_per_node: Annotated[From1 | None, "nodes are bought whole"] = None
     power_limit_w: Annotated[Above0 | None, "of the operating point that counts; without it any"] = None
@@ -73,19 +74,11 @@ class Costs:
 
     currency: str
     electricity_per_kwh: NotNegative
-    systems: Annotated[Mapping[str, Price], {"minProperties": 1}]
-    lifetime_years: Annotated[Above0, _bounds(15, "years above 0 and at most 15; usual are 3 to 8")] = 5.0
-    utilisation: Annotated[
-        Above0,
-        "share of its life that the machine works",
-        _bounds(1, "a number above 0 and at most 1; usual are 0.6 to 0.95: write 0.95 for 95 %"),
-    ] = 0.8
-    pue: Annotated[
-        float,
-        "power usage effectiveness; not in percent",
-        {"minimum": 1} | _bounds(3, "a number from 1 to 3; usual are 1.05 to 1.6"),
-    ] = 1.2
-    co2_g_per_kwh: Annotated[NotNegative, _bounds(2000, "0 or grams up to 2000; usual are 10 to 1,000")] | None = None
+    systems: Annotated[Mapping[str, Price], FILLED]
+    lifetime_years: Annotated[float, LIFETIME] = 5.0
+    utilisation: Annotated[float, SHARE, "of its life that the machine works"] = 0.8
+    pue: Annotated[float, PUE, "power usage effectiveness; not in percent"] = 1.2
+    co2_g_per_kwh: Annotated[float | None, CO2_G] = None
 
     def check(self, where: str) -> None:
         """Raise RecordError for a price or an emission in another unit."""

@@ -14,11 +14,11 @@ from record.demand import SLOS
 from record.findings import Finding, finding
 from record.values import devices_text
 from results.files.quantities import QUANTITIES
-from results.files.typed_files import Above0, Allowed, From0, From1, Name, NotNegative, read_file, refuse_thousands
+from results.files.typed_files import FILLED, Above0, From0, From1, Name, NotNegative, no_keys, one_of, read_file
 from results.files.workloads import names, workloads
 from results.find.records import RecordError
 from results.points.repeats import PointResults
-from results.verdicts.fixed import Fixed
+from results.verdicts.fixed import Fact, check_fixed, kept
 from results.verdicts.formula import Formula
 from results.verdicts.power_level import LEVELS
 from results.verdicts.quality import GRADES
@@ -39,7 +39,7 @@ WHATS = (*MEASURED, *TIMES, "scaling_efficiency", "failed_runs", *STEPS)
 MOST_OF_SHARES = {"mfu": 1.0, "scaling_efficiency": 2.0}
 # Of a latency, ten times the longest of MLPerf's limits: beyond it, milliseconds are meant.
 LONGEST_S = {name: 10 * max(getattr(slo, f"{name[:4]}_s") for slo in SLOS.values()) for name in LATENCIES}
-Limit = Annotated[float | str, Allowed(minimum=0)]  # a number, or a grade of energy
+Limit = NotNegative | str  # a number, or a grade of energy
 Unit = Literal["", "s", "min", "h", "days"]
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "days": 86400.0}
 
@@ -51,14 +51,18 @@ FACTS = ("model", "data", "sample", "precision")  # of runs, by which a workload
 class Selection:
     """A workload of the requirements: the runs that belong to it, and its weight in the score."""
 
-    benchmark: Annotated[str, {"enum": names()}]
+    benchmark: Annotated[str, one_of(names())]
     model: Annotated[Name, "empty: any, as for data, sample and precision"] = ""
     data: Name = ""
     sample: Name = ""
     precision: Name = ""
     weight: NotNegative = 1.0
     filled: Annotated[bool, "only runs with the tag fill, whose copies fill the nodes; false: only others"] = False
-    fixed: Annotated[Fixed, "what a run must keep for it to count"] = field(default_factory=Fixed)
+    fixed: Annotated[Mapping[str, Fact], "what a run must keep for it to count"] = no_keys()
+
+    def check(self, where: str) -> None:
+        """Raise RecordError for an unknown fact or a bad value of one."""
+        check_fixed(self.fixed, f"{where}, fixed")
 
     def has(self, one: PointResults) -> bool:
         """Return whether a point belongs to it. Facts that failed runs did not record are not compared."""
@@ -81,7 +85,7 @@ class Selection:
 
     def of(self, results: Iterable[PointResults]) -> list[PointResults]:
         """Return its points with the runs that count: those that keep what is fixed."""
-        return [kept for one in results if self.has(one) and (kept := self.fixed.kept(one))]
+        return [counting for one in results if self.has(one) and (counting := kept(self.fixed, one))]
 
 
 def _fact(one: PointResults, name: str) -> str:
@@ -93,7 +97,7 @@ class Quantity:
     """A quantity of a system, at a given point or at the system's best one."""
 
     of: Annotated[Name, "a workload of the file"]
-    what: Annotated[str, {"enum": [*WHATS]}]
+    what: Annotated[str, one_of(WHATS)]
     devices: From1 | None = None
     global_batch: From1 | None = None
     from_devices: Annotated[From1 | None, "smaller number of a scaling efficiency; otherwise the fewest measured"] = (
@@ -171,8 +175,6 @@ class Item(Quantity):
         if limit is not None and limit > most.get(self.what, math.inf):
             remedy = "write 0.25 for 25 %" if self.what in MOST_OF_SHARES else "write it in seconds"
             raise RecordError(f"{where}: the limit {limit:g} of {self.what} is too large: {remedy}")
-        if self.what not in most:
-            refuse_thousands(limit, f"{where}: the limit of {self.what}")
 
     def keeps(self, value: Any) -> bool:
         """Return whether a number keeps the limit, or a grade, which sorts by its name."""
@@ -247,8 +249,8 @@ class Requirements:
     """Content of a requirements file."""
 
     ADDED = ("machine_devices",)
-    workloads: Annotated[Mapping[str, Selection], {"minProperties": 1}]
-    must: Annotated[tuple[Item, ...], {"title": "requirement"}] = ()
+    workloads: Annotated[Mapping[str, Selection], FILLED]
+    must: tuple[Item, ...] = ()
     reference: Annotated[Name, "the system that has score 1; empty: the first"] = ""
     budget: Annotated[Budget, "that each system is scaled to"] = field(default_factory=Budget)
     score: Annotated[Score | None, "the buyer's formula, which replaces the weighted geometric mean"] = None
