@@ -10,9 +10,7 @@ from __future__ import annotations
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import MISSING, field, fields, is_dataclass
-from datetime import date
 from functools import cache, partial
 from pathlib import Path
 from types import NoneType, UnionType
@@ -53,12 +51,6 @@ def one_of(choices: Iterable[Any]) -> Allowed:
     return Allowed(" or ".join(words) if len(words) < 3 else f"one of {', '.join(words)}", known.__contains__, known)
 
 
-def _is_day(text: str) -> bool:
-    with suppress(ValueError):
-        return bool(date.fromisoformat(text))
-    return False
-
-
 PLAIN = Allowed("a text in plain letters, as names must not look like others", lambda name: not odd_character(name))
 NotNegative = Annotated[float, FROM_0]
 Above0 = Annotated[float, Allowed("a number above 0", lambda number: 0 < number < LARGEST)]
@@ -66,7 +58,7 @@ From0 = Annotated[int, Allowed("a whole number from 0 on", FROM_0.test)]
 From1 = Annotated[int, Allowed("a whole number from 1 on", lambda number: 1 <= number < LARGEST)]
 Name = Annotated[str, PLAIN]
 Text = Annotated[str, like(r"[\s\S]*\S[\s\S]*", "a text that is not empty")]
-Date = Annotated[str, Allowed("such as 2026-11-02", _is_day)]
+Date = Annotated[str, like(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])", "such as 2026-11-02")]
 FILLED = Allowed("keys with their values", bool)  # a mapping that is not empty
 
 

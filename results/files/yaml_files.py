@@ -24,20 +24,12 @@ class Plain(str):
     """A text without quotes, which may be a number or a truth value."""
 
 
-def read_yaml(path: Path) -> Any:
+def read_yaml(path: Path, as_nodes: bool = False) -> Any:
     """Return the content of a file; None if it is empty, and for a value that is left out or null.
 
-    Raises YamlError if the file cannot be read, is not UTF-8, is not valid YAML, or has a key twice.
+    as_nodes: the content as nodes of PyYAML, which have line numbers. Raises YamlError if the file cannot be read, is
+    not UTF-8, is not valid YAML, or has a key twice.
     """
-    return _read(path, as_nodes=False)
-
-
-def read_nodes(path: Path) -> Any:
-    """Return the content as nodes, which have line numbers; raises YamlError as `read_yaml`."""
-    return _read(path, as_nodes=True)
-
-
-def _read(path: Path, as_nodes: bool) -> Any:
     import yaml
 
     try:

@@ -249,7 +249,7 @@ def test_unlike_runs_are_no_one_workload(tmp_path, changes, message):
         (GPT + "must: [&a {of: gpt, what: mfu, at_least: 1}, *a]", "occurs twice"),
         (
             GPT + "score: {formula: R, better: higher, terms: {R: {of: gpt, what: energy_grade}}}",
-            "a grade is not a number",
+            "energy_grade is not a number",
         ),
         (GPT + "score: {formula: 1 + X, better: lower, terms: {R: {of: gpt, what: mfu}}}", "it has no term 'X'"),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from results.files.yaml_files import Plain, YamlError, read_nodes, read_yaml
+from results.files.yaml_files import Plain, YamlError, read_yaml
 
 
 @pytest.mark.parametrize("text", ["010", "1:30", "NO", "true", "2e4", "1_000", "2026-01-01", "~", "="])
@@ -24,7 +24,7 @@ def test_null_is_nothing(tmp_path, text):
 def test_a_block_may_take_in_another_and_nodes_know_their_lines(tmp_path):
     (tmp_path / "a.yaml").write_text("a: &one {x: 010}\nb: {<<: *one, y: 2}\n")
     assert read_yaml(tmp_path / "a.yaml")["b"] == {"x": "010", "y": "2"}
-    assert read_nodes(tmp_path / "a.yaml").value[1][0].start_mark.line == 1
+    assert read_yaml(tmp_path / "a.yaml", as_nodes=True).value[1][0].start_mark.line == 1
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from record.findings import Finding, finding, joined
 from results.find.records import Record, Skipped
 from results.points.repeats import PointResults
-from results.verdicts.fixed import broken_facts
 from results.verdicts.measures import Answer, answer, at, check_alike
 from results.verdicts.outcome import Outcome, judge
 from results.verdicts.requirements import Item, Requirements, Selection
@@ -91,7 +90,7 @@ def unless_missing(verdict: Verdict, skipped: Sequence[Skipped]) -> Verdict:
 def _without_broken(answered: Answer, at_place: Sequence[PointResults], wanted: Selection) -> Answer:
     """Return an answer whose reason names the runs that do not count; it is a failure if each changed a fixed fact."""
     runs = [record for one in at_place if wanted.has(one) for record in (*one.good, *one.bad)]
-    broken = [facts for record in runs if (facts := broken_facts(wanted.fixed, record))]
+    broken = list(filter(None, map(wanted.broken, runs)))
     if not broken:
         return answered
     reasons = tuple(finding("no_run", why=words) for words in dict.fromkeys(map("; ".join, broken)))
@@ -105,7 +104,7 @@ def left_out(results: Sequence[PointResults], requirements: Requirements) -> dic
     for name, wanted in requirements.workloads.items():
         for one in filter(wanted.has, results):
             for record in (*one.good, *one.bad):
-                if words := "; ".join(broken_facts(wanted.fixed, record)):
+                if words := "; ".join(wanted.broken(record)):
                     where = record.file.path or one.point.place
                     found[record] = f"{one.system}, {where}: does not count for {name}: {words}"
                 else:
