@@ -124,14 +124,9 @@ class System:
 KEYS = keys_of(System)
 
 
-def table_file(name: Path) -> Path:
-    """Return the path of a table of the checkout."""
-    return ROOT / name
-
-
 def read_systems(file: Path | None = None) -> dict[str, System]:
     """Return each system by its tag; raises RecordError if the file cannot be read, and for the first mistake in it."""
-    file = file or table_file(SYSTEMS)
+    file = file or ROOT / SYSTEMS
     blocks = read_file(Annotated[Mapping[str, Mapping[str, Any]], FILLED], file, "systems")
     return {name: _system(name, block, f"{file}, system {name}") for name, block in blocks.items()}
 
@@ -166,7 +161,7 @@ def known_systems(file: Path) -> dict[str, System]:
 
 def system_of(name: str) -> System | None:
     """Return the block of a system; None without one."""
-    return known_systems(table_file(SYSTEMS)).get(name)
+    return known_systems(ROOT / SYSTEMS).get(name)
 
 
 def peak_of(system: str, precision: str) -> float:

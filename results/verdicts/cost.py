@@ -9,7 +9,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from jpwr.intervals import BOUND
@@ -18,8 +17,8 @@ from record.checks.run import OUTER
 from record.part import Allowed, changed
 from record.values import THROUGHPUT, WORK
 from results.files.systems import SOURCE, system_of
-from results.files.typed_files import FILLED, Above0, From1, NotNegative, read_file
-from results.files.workloads import Amount, workloads
+from results.files.typed_files import FILLED, Above0, From1, NotNegative
+from results.files.workloads import facts_about
 from results.find.records import Record, RecordError
 from results.points.estimate import Estimate, Part, of_runs
 from results.points.repeats import PointResults
@@ -135,11 +134,6 @@ def _overhead_words(price: Price) -> str:
     return f"{price.overhead_w_per_device:g} W" + (f" ({low_w:g} W to {high_w:g} W)" if low_w < high_w else "")
 
 
-def read_prices(path: Path) -> Costs:
-    """Read the prices file; raises RecordError for a missing or unknown key or an invalid value."""
-    return read_file(Costs, path, "prices")  # type: ignore[no-any-return]
-
-
 def cost(
     work: float, units_per_s: float, units_per_wh: float, devices: int, price: Price, costs: Costs, uncovered_w: float
 ) -> Cost:
@@ -189,12 +183,6 @@ def _rest_of_node(record: Record) -> Overhead | None:
     return Overhead(*(3600 * wh / energy.window_s / devices for wh in (node_wh - inside_wh, error_wh)))
 
 
-def costed_work(one: PointResults) -> Amount:
-    """Return the amount of work that a cost refers to; 0 for a workload that states none."""
-    known = workloads().get(one.point.benchmark)
-    return (known.costed if known else None) or Amount(0.0, "")
-
-
 Kind = tuple[str, str]  # precision and kind of energy, which costs must share to be ranked together
 Cheapest = Mapping[str, tuple[PointResults, Cost]]  # by system, at its cheapest point
 
@@ -234,7 +222,7 @@ def cost_of(one: PointResults, costs: Costs) -> Cost | str:
         return "not at the operating point that the prices file names"
     if why := why_left_out(one):
         return f"no cost: {why}"
-    amount, speed, work = costed_work(one).amount, one.value(THROUGHPUT), one.value(WORK)
+    amount, speed, work = facts_about(one.point.benchmark).costed.amount, one.value(THROUGHPUT), one.value(WORK)
     if not amount:
         return "no cost is stated for this workload"
     if not speed:
