@@ -14,7 +14,7 @@ from dataclasses import MISSING, field, fields, is_dataclass
 from functools import cache, partial
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from jpwr.messages import meant, near
 from record.errors import RecordError
@@ -26,17 +26,11 @@ NUMBER = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?", re.ASCII)
 THOUSANDS = re.compile(r"[-+]?[1-9][0-9]{0,2}\.[0-9]{3}")  # 80.000: in many countries eighty thousand
 TRUTHS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 WORDS = {str: "a text", bool: "true or false", int: "a whole number", float: "a number"}
-WORDS |= {list: "a list", tuple: "a list", dict: "keys with their values"}
+WORDS |= {list: "a list", tuple: "a list"}
+OF_PARTS = "keys with their values"
 
 Reader = Callable[[Any, str, str], Any]  # takes a value, the place of what it is in, and its name there
-
-
-class Kind(NamedTuple):
-    """Values of a type in a file, which may be of several types of Python."""
-
-    types: list[type]
-    limit: Allowed
-    read: Reader | None  # of what has parts
+Kind = tuple[list[type], Allowed, Reader | None]  # types of Python, their limit, and the reader of what has parts
 
 
 def like(pattern: str, words: str) -> Allowed:
@@ -59,7 +53,7 @@ From1 = Annotated[int, Allowed("a whole number from 1 on", lambda number: 1 <= n
 Name = Annotated[str, PLAIN]
 Text = Annotated[str, like(r"[\s\S]*\S[\s\S]*", "a text that is not empty")]
 Date = Annotated[str, like(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])", "such as 2026-11-02")]
-FILLED = Allowed("keys with their values", bool)  # a mapping that is not empty
+FILLED = Allowed(OF_PARTS, bool)  # a mapping that is not empty
 
 
 def no_keys() -> Any:
@@ -144,20 +138,21 @@ def reader(kind: Any) -> Reader:
     if kind is Any:
         return lambda found, where, name: found
     kinds = list(_kinds(kind, None))
-    types = {each for kind in kinds for each in kind.types}
-    words = " or ".join(dict.fromkeys(kind.limit.words for kind in kinds if kind.limit.words))
-    choices = [str(choice) for kind in kinds for choice in kind.limit.choices]
+    of_any = {each for types, *_ in kinds for each in types}
+    limits = [limit for _, limit, _ in kinds]
+    words = " or ".join(dict.fromkeys(limit.words for limit in limits if limit.words))
+    choices = [str(choice) for limit in limits for choice in limit.choices]
 
     def read(found: Any, where: str, name: str) -> Any:
         value = found
         if isinstance(found, Plain):
             typed = untyped(found)
-            value = typed if type(typed) in types else str(found)  # a text may look like a number
-        for kind in kinds:
-            if type(value) in kind.types and kind.limit.test(value):
+            value = typed if type(typed) in of_any else str(found)  # a text may look like a number
+        for types, limit, read_parts in kinds:
+            if type(value) in types and limit.test(value):
                 if type(value) is float and isinstance(found, Plain):
-                    _refuse_thousands(found, kind, f"{where}: {name}")
-                return kind.read(value, where, name) if kind.read else value
+                    _refuse_thousands(found, limit, f"{where}: {name}")
+                return read_parts(value, where, name) if read_parts else value
         odd = odd_character(found) if isinstance(found, str) else ""
         hint = meant(str(found), choices) or (f"it has {odd}" if odd else "")
         wrong = f"{where}: {name} is {reprlib.repr(untyped(found))}, but must be {words}"
@@ -176,7 +171,7 @@ def _kinds(kind: Any, limit: Allowed | None) -> Iterator[Kind]:
         for item in items:
             yield from _kinds(item, limit)
         return
-    types, usual = [origin], Allowed(WORDS.get(origin, WORDS[dict]), lambda _: True)
+    types, usual = [origin], Allowed(WORDS.get(origin, OF_PARTS), lambda _: True)
     if origin is NoneType:
         usual, limit = usual._replace(words=""), None
     elif origin is Literal:
@@ -190,7 +185,7 @@ def _kinds(kind: Any, limit: Allowed | None) -> Iterator[Kind]:
         types, read = [dict], partial(_read_entries, reader(of_keys), reader(items[1]))
     elif is_dataclass(origin):
         types, read = [dict], partial(_read_part, origin)
-    yield Kind(types, limit or usual, read)
+    yield types, limit or usual, read
 
 
 def _read_items(origin: Any, read: Reader, found: Any, where: str, name: str) -> Any:
@@ -214,10 +209,10 @@ def _read_part(kind: Any, found: Any, where: str, name: str) -> Any:
     return filled(kind, found, place, **({"name": name} if "name" in getattr(kind, "ADDED", ()) else {}))
 
 
-def _refuse_thousands(text: str, kind: Kind, where: str) -> None:
+def _refuse_thousands(text: str, limit: Allowed, where: str) -> None:
     """Raise RecordError for a number with three decimals if what it is without the point is allowed too."""
     value = float(text)
-    if THOUSANDS.fullmatch(text) and kind.limit.test(value * 1000):
+    if THOUSANDS.fullmatch(text) and limit.test(value * 1000):
         raise RecordError(
             f"{where} is {text}, where the point may separate thousands or decimals: "
             f"write {value * 1000:.0f} or {value:.4f}"

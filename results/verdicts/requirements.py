@@ -189,13 +189,8 @@ class Quantity:
                 raise RecordError(f"{where}: {name} is {value!r}, but only a time_to_solution has one: leave it out")
         if self.what in LATENCIES and self.global_batch is None:
             raise RecordError(f"{where}: a {self.what} is of one load: give its requests in flight as 'global_batch'")
-        if self.is_trimmed and self.of_runs <= self.without_fastest + self.without_slowest:
+        if 0 < self.without_fastest + self.without_slowest >= self.of_runs:
             raise RecordError(f"{where}: of_runs must be larger than the number of runs left out")
-
-    @property
-    def is_trimmed(self) -> bool:
-        """Whether it is the mean without the fastest or slowest runs, and not the median."""
-        return bool(self.without_fastest or self.without_slowest)
 
     @property
     def words(self) -> str:

@@ -118,11 +118,8 @@ def check_pledge(
                 outcome=Outcome.UNDECIDED, reasons=(finding("no_energy", why="the power is of the devices alone"),)
             )
         found.append(verdict)
-    return [verdict for alike in grouped(found, _place).values() for verdict in _together(alike, results, requirements)]
-
-
-def _place(verdict: Verdict) -> tuple[Any, ...]:
-    return verdict.item.of, *(getattr(verdict.item, name) for name in POINT)
+    by_point = grouped(found, lambda verdict: tuple(getattr(verdict.item, name) for name in ("of", *POINT)))
+    return [verdict for alike in by_point.values() for verdict in _together(alike, results, requirements)]
 
 
 def _together(figures: Sequence[Verdict], results: Sequence[PointResults], requirements: Requirements) -> list[Verdict]:
