@@ -128,11 +128,13 @@ def read_systems(file: Path | None = None) -> dict[str, System]:
     """Return each system by its tag; raises RecordError if the file cannot be read, and for the first mistake in it."""
     file = file or ROOT / SYSTEMS
     blocks = read_file(Annotated[Mapping[str, Mapping[str, Any]], FILLED], file, "systems")
-    return {name: _system(name, block, f"{file}, system {name}") for name, block in blocks.items()}
+    # Parameters of workloads, which are numbers if their usual value is.
+    usual = {name: text for facts in workloads().values() for name, text in facts.parameters.items()}
+    parameters = {name: ByModel if re.fullmatch(BY_MODEL, text) else Text for name, text in usual.items()}
+    return {name: _system(name, block, f"{file}, system {name}", parameters) for name, block in blocks.items()}
 
 
-def _system(name: str, block: Any, where: str) -> System:
-    parameters = _parameters()
+def _system(name: str, block: Mapping[str, Any], where: str, parameters: Mapping[str, Any]) -> System:
     for key in block:
         check_key(key, [*parameters, *KEYS], where)
     values = {**BY_VENDOR.get(str(block.get("vendor")), {}), **{key: block[key] for key in block if key in KEYS}}
@@ -141,13 +143,6 @@ def _system(name: str, block: Any, where: str) -> System:
         values["devices_sweep"] = " ".join(str(2**power) for power in range(int(most).bit_length()))
     system: System = filled(System, values, where, system_name=name, values=own)
     return replace(system, values={key: getattr(system, key) for key in ("system_name", *KEYS)} | own)
-
-
-@cache
-def _parameters() -> Mapping[str, Any]:
-    """Return the types of workloads' parameters, which are numbers if their usual value is."""
-    parameters = {name: usual for facts in workloads().values() for name, usual in facts.parameters.items()}
-    return {name: ByModel if re.fullmatch(BY_MODEL, usual) else Text for name, usual in parameters.items()}
 
 
 @cache

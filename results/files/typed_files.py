@@ -11,7 +11,7 @@ import re
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, field, fields, is_dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -119,7 +119,7 @@ def stated(kind: Any, values: Mapping[str, Any], where: str) -> dict[str, Any]:
     return read
 
 
-@cache
+@lru_cache(maxsize=10_000)  # a record may have any keys
 def _reader_of(kind: Any, name: str) -> Reader:
     """Return the reader of a key's value."""
     others = (other for pattern, other in getattr(kind, "OTHERS", {}).items() if re.search(pattern, name))

@@ -271,27 +271,21 @@ def crossings(best: Cheapest, costs: Costs) -> list[Crossing]:
     ]
 
 
-def with_provisioned(
-    records: Sequence[Record], costs: Costs | None = None, tags: Mapping[str, str] | None = None
-) -> list[Record]:
-    """Return records with throughput by provisioned power, and the source of that power.
+def with_provisioned(record: Record, costs: Costs | None, tag: str) -> Record:
+    """Return a record with throughput by provisioned power, which its system is built to draw, and the power's source.
 
-    Provisioned power is what a system is built to draw. The prices count before the system's block. tags: of systems
-    that have another name.
+    The prices count before the system's block, which has the name `tag`.
     """
-    found = []
-    for record in records:
-        tag = (tags or {}).get(record.system, record.system)
-        prices = [costs.systems.get(name) for name in (record.system, tag)] if costs else []
-        stated = next((one for one in (*prices, system_of(tag)) if one and one.provisioned_w_per_device), None)
-        rate, devices = record.metrics.number(f"{record.work_unit}_per_s"), record.layout.num_devices
-        values: dict[str, Any] = {f"{record.work_unit}_per_s_per_kw": None, "provisioned_by": None}
-        if stated and devices:
-            each_w = stated.provisioned_w_per_device
-            words = f"{record.system}: {each_w:,g} W per device, by {stated.provisioned_source}"
-            values = dict(zip(values, (ratio(rate, each_w * devices / 1000), words), strict=True))
-        found.append(changed(record, metrics=changed(record.metrics, **values)) if record.is_good else record)
-    return found
+    prices = [costs.systems.get(name) for name in (record.system, tag)] if costs else []
+    stated = next((one for one in (*prices, system_of(tag)) if one and one.provisioned_w_per_device), None)
+    rate, devices = record.metrics.number(f"{record.work_unit}_per_s"), record.layout.num_devices
+    per_kw = words = None
+    if stated and devices:
+        each_w = stated.provisioned_w_per_device
+        per_kw = ratio(rate, each_w * devices / 1000)
+        words = f"{record.system}: {each_w:,g} W per device, by {stated.provisioned_source}"
+    values: dict[str, Any] = {f"{record.work_unit}_per_s_per_kw": per_kw, "provisioned_by": words}
+    return changed(record, metrics=changed(record.metrics, **values)) if record.is_good else record
 
 
 def provisioned_sources(records: Sequence[Record]) -> list[str]:
