@@ -17,7 +17,7 @@ from caraml.installation import SYSTEMS
 from jpwr.messages import near
 from record.errors import RecordError
 from results.files.systems import read_systems
-from results.files.yaml_files import YamlError, entries, read_yaml, text_of
+from results.files.typed_files import YamlError, entries, read_yaml, text_of
 
 # Allowed keys of each block, by the key that holds the block.
 KEYS = {

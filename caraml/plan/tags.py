@@ -12,8 +12,8 @@ from caraml.errors import SiteError
 from caraml.plan.systems import read_refused, refusal
 from jpwr.messages import near
 from results.files.systems import Precision, read_systems
+from results.files.typed_files import YamlError, read_yaml, text_of
 from results.files.workloads import Facts
-from results.files.yaml_files import YamlError, read_yaml, text_of
 from results.find.folders import CONFIGURATION
 
 PRECISIONS = {*get_args(Precision)}
