@@ -205,11 +205,11 @@ def test_assumptions_may_be_at_their_ends(tmp_path):
         (("co2_g_per_kwh: 400", "co2_g_per_kwh: 0.4"), "usual are 10 to 1,000: write it in grams"),
         (
             ("device: 100}", "device: 100, overhead_low_w_per_device: 120}"),
-            "the overhead of A100 and its range are 120, 100, 100 W: give them in ascending order",
+            "systems, A100: the overhead and its range are 120, 100, 100 W: give them in ascending order",
         ),
         (
             ("device: 100}", "device: 100, provisioned_w_per_device: 900}"),
-            "A100 needs its source: add",
+            "A100: provisioned_w_per_device needs its source: add",
         ),
     ],
 )

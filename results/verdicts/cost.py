@@ -27,12 +27,12 @@ from results.verdicts.ranking import why_left_out
 
 # Usual electricity is 0.03 to 0.5 of these currencies per kWh; in others, a large number may be right.
 CURRENCIES, MOST_PER_KWH = ("EUR", "€", "EURO", "USD", "$", "US$", "GBP", "£", "CHF", "CAD", "AUD"), 2.0
-LEAST_CO2_G = 1.0  # per kWh, unless 0: electricity of water has 10 to 25 g, and of coal 1,000 g
 HOURS_PER_YEAR = 365.25 * 24
 LIFETIME = Allowed("years above 0 and at most 15; usual are 3 to 8", lambda years: 0 < years <= 15)
 SHARE = Allowed("a number above 0 and at most 1; usual are 0.6 to 0.95: write 0.95 for 95 %", lambda own: 0 < own <= 1)
 PUE = Allowed("a number from 1 to 3; usual are 1.05 to 1.6", lambda pue: 1 <= pue <= 3)
-CO2_G = Allowed("0 or grams up to 2000; usual are 10 to 1,000", lambda grams: 0 <= grams <= 2000)
+# Electricity of water has 10 to 25 g per kWh, and of coal 1,000 g.
+CO2_G = Allowed("0 or 1 to 2000; usual are 10 to 1,000: write it in grams", lambda g: g == 0 or 1 <= g <= 2000)
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,15 @@ class Price:
         stated_w, low_w, high_w = (getattr(self, f"overhead_{end}w_per_device") for end in ("", "low_", "high_"))
         return stated_w if low_w is None else low_w, stated_w if high_w is None else high_w
 
+    def check(self, where: str) -> None:
+        """Raise RecordError for an overhead outside its range, and for a stated power without its source."""
+        (low_w, high_w), stated_w = self.overhead_range_w, self.overhead_w_per_device
+        if not low_w <= stated_w <= high_w:
+            found = f"the overhead and its range are {low_w:g}, {stated_w:g}, {high_w:g} W"
+            raise RecordError(f"{where}: {found}: give them in ascending order")
+        if self.provisioned_w_per_device and not self.provisioned_source.strip():
+            raise RecordError(f"{where}: provisioned_w_per_device needs its source: {SOURCE}")
+
 
 class Overhead(NamedTuple):
     """Power of a device's share of its node that an energy does not include, and its standard uncertainty, in watts."""
@@ -80,20 +89,11 @@ class Costs:
     co2_g_per_kwh: Annotated[float | None, CO2_G] = None
 
     def check(self, where: str) -> None:
-        """Raise RecordError for a price or an emission in another unit."""
-        for name, one in self.systems.items():
-            (low_w, high_w), stated_w = one.overhead_range_w, one.overhead_w_per_device
-            if not low_w <= stated_w <= high_w:
-                found = f"the overhead of {name} and its range are {low_w:g}, {stated_w:g}, {high_w:g} W"
-                raise RecordError(f"{where}: {found}: give them in ascending order")
-            if one.provisioned_w_per_device and not one.provisioned_source.strip():
-                raise RecordError(f"{where}: provisioned_w_per_device of {name} needs its source: {SOURCE}")
-        price, co2_g = self.electricity_per_kwh, self.co2_g_per_kwh
+        """Raise RecordError for a price in another unit."""
+        price = self.electricity_per_kwh
         if set(self.currency.upper().split()) & set(CURRENCIES) and price > MOST_PER_KWH:
             found = f"electricity_per_kwh is {price:g}, but usual are 0.03 to 0.5 {self.currency}"
             raise RecordError(f"{where}: {found}: write 0.25 for 25 cents, and the price of 1 kWh, not of 1 MWh")
-        if co2_g and co2_g < LEAST_CO2_G:
-            raise RecordError(f"{where}: co2_g_per_kwh is {co2_g:g}, but usual are 10 to 1,000: write it in grams")
 
     def no_price(self, system: str) -> str:
         """Return the message that the file has no price of a system."""

@@ -79,9 +79,8 @@ def _items(point: Mapping[str, Any], where: str, workloads: Mapping[str, Selecti
     for name in PLEDGED:
         if name in point:
             limit = reader(Above0)(point[name], where, name)
-            place = {key: point[key] for key in PLACE if key in point}
-            if name != TIME and TIME in point:
-                place = {key: value for key, value in place.items() if key not in OF_TIME}
+            left_out = OF_TIME if name != TIME and TIME in point else ()
+            place = {key: point[key] for key in PLACE if key in point and key not in left_out}
             values = place | {"what": name, "at_least" if name in AT_LEAST else "at_most": limit}
             yield completed(filled(Item, values, where), workloads, where)
 
