@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from jpwr.process.whole_file import write_whole
 from record.values import LONGEST_BYTES, count, grouped, value_at
 from results.files.quantities import QUANTITIES, Quantity, quantities
-from results.files.workloads import title_of
+from results.files.workloads import facts_about
 from results.find.in_parallel import for_each
 from results.find.records import Record, RecordError, Skipped
 from results.points.repeats import PointResults, by_point
@@ -66,7 +66,7 @@ def workloads_of(points: Sequence[PointResults]) -> list[Workload]:
         for kind in kinds:
             results = [one for one in group if one.point[2:4] == kind or (not one.good and kind == kinds[0])]
             point = next((one for one in results if one.good), results[0]).point
-            title = title_of(point.benchmark)
+            title = facts_about(point.benchmark).title
             short = title if point.model in title else f"{title}, {point.model}"
             title = f"{title}: {', '.join(filter(None, [point.model, point.data, point.sample]))}"
             name = _file_name(title, {*RESERVED, *(one.name for one in workloads)})

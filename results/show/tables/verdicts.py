@@ -10,6 +10,7 @@ from typing import Any
 from record.findings import joined
 from record.values import count, grouped, rounded
 from results.files.quantities import QUANTITIES, Quantity, Shown, quantities
+from results.files.workloads import facts_about
 from results.find.records import Skipped
 from results.points.estimate import Estimate, Outcome
 from results.points.repeats import PointResults
@@ -17,7 +18,7 @@ from results.show.tables.cells import Cell, Table, rendered
 from results.show.words import merged, met_words
 from results.verdicts.accept import Verdict
 from results.verdicts.compare import METRICS, Comparison
-from results.verdicts.cost import Costs, cheapest, cost_of, costed_work, crossings
+from results.verdicts.cost import Costs, cheapest, cost_of, crossings
 from results.verdicts.measures import Answer
 from results.verdicts.nodes import MATMUL, Kind, NodeVerdict, Subject
 from results.verdicts.tender.decision import Decision
@@ -119,7 +120,7 @@ def cost_table(sections: Sequence[Sequence[PointResults]], costs: Costs) -> Tabl
                 costed.add((system, kind[0]))
                 place = [point.point.place, *([str(point.limits)] if is_swept else [])]
                 parts = (cost.estimate or cost.total, cost.machine, cost.electricity, cost.energy_kwh, cost.co2_kg)
-                body.append([model, system, *kind, place, costed_work(point).words, *parts])
+                body.append([model, system, *kind, place, facts_about(point.point.benchmark).costed.words, *parts])
         groups = grouped(results, lambda point: (point.system, point.precision))
         with_good = {system for (system, _), points in groups.items() if any(point.good for point in points)}
         for (system, precision), points in groups.items():
