@@ -104,22 +104,23 @@ def split_offers(found: Found, names: Mapping[Path, str]) -> dict[str, str]:
     A tag whose folders share no benchmark is one offer in several folders.
     """
 
-    def offer_of(path: Path) -> str:
-        return next((name for folder, name in names.items() if path.is_relative_to(folder)), "")
+    def offered(tag: str, path: Path) -> str:
+        return f"{tag} ({next((name for folder, name in names.items() if path.is_relative_to(folder)), '')})"
 
     offers: dict[tuple[str, str], set[str]] = {}
     for record in found.records:
-        offer = offer_of(Path(record.file.path))
-        offers.setdefault((record.system, record.benchmark), set()).add(offer)
+        name = offered(record.system, Path(record.file.path))
+        offers.setdefault((record.system, record.benchmark), set()).add(name)
     split = {tag for (tag, _), several in offers.items() if len(several) > 1}
     tags = {}
     for index, record in enumerate(found.records):
-        if (tag := record.system) in split:
-            found.records[index] = changed(record, system=f"{tag} ({offer_of(Path(record.file.path))})")
-            tags[found.records[index].system] = tag
+        if record.system in split:
+            name = offered(record.system, Path(record.file.path))
+            found.records[index] = changed(record, system=name)
+            tags[name] = record.system
     for index, one in enumerate(found.skipped):
         if one.systems:
-            renamed = (f"{tag} ({offer_of(one.path)})" if tag in split else tag for tag in one.systems)
+            renamed = (offered(tag, one.path) if tag in split else tag for tag in one.systems)
             found.skipped[index] = one._replace(systems=tuple(renamed))
     return tags
 

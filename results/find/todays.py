@@ -38,20 +38,16 @@ def with_todays_figures(record: Record) -> Record:
     if facts.comparable and record.is_good:
         is_comparable = record.sample == facts.comparable
         record = changed(record, metrics=with_known(metrics, {"comparable": is_comparable}))
-    for figure, name, value in _figures(record):
+    for figure, name, value in (
+        ("FLOPs per unit of work", f"model_flops_per_{record.work_unit[:-1]}", _flops(record, facts)),
+        ("peak TFLOP/s per device", PEAK, peak_of(record.system, record.precision)),
+        ("parameters", "num_parameters", facts.num_parameters.get(record.model)),
+    ):
         recorded = metrics.number(name)
         if value and recorded and not math.isclose(recorded, value, rel_tol=CLOSE):
             corrected.append(finding("corrected", figure=figure, recorded=recorded, table=value))
             figures[name] = value
     return changed(derive(record, figures), corrected=tuple(corrected)) if figures else record
-
-
-def _figures(record: Record) -> Iterator[tuple[str, str, float | None]]:
-    """Yield FLOPs of a unit of work, peak of a device, parameters: name in words, metric, and value in the tables."""
-    facts = _facts(record)
-    yield "FLOPs per unit of work", f"model_flops_per_{record.work_unit[:-1]}", _flops(record, facts)
-    yield "peak TFLOP/s per device", PEAK, peak_of(record.system, record.precision)
-    yield "parameters", "num_parameters", facts.num_parameters.get(record.model)
 
 
 def _flops(record: Record, facts: Facts) -> float | None:
