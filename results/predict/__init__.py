@@ -1,1 +1,1 @@
-"""Predictions of points that were not measured, with error and level; a ranking never includes them."""
+"""Predictions of points that were not measured, with their error; a ranking never includes them."""
