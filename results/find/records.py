@@ -1,9 +1,10 @@
-"""Read, check and write the files of records."""
+"""Read, check and write the files of records; figures of older ones follow the tables of today."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,25 +15,28 @@ from typing import NamedTuple
 
 from jpwr.messages import printable
 from jpwr.process.whole_file import replacing
+from record.asked import PEAK
 from record.checks import contradictions
 from record.derivation import derive
 from record.errors import RecordError as RecordError
 from record.findings import Finding, finding
 from record.model import SCHEMA_VERSION, Json
 from record.model import Record as Record
-from record.part import as_json, changed
+from record.part import as_json, changed, with_known
+from results.files.systems import peak_of
 from results.files.typed_files import Date, Text, read_file, stated
+from results.files.workloads import Facts, facts_about
 from results.find.duplicates import copies, simultaneous
 from results.find.folders import RESULT_NAME as RESULT_NAME
 from results.find.folders import WORKPACKAGES, below, is_attempt, planned_runs
 from results.find.in_parallel import for_each
-from results.find.todays import with_todays_figures, wrong_length
 
 READ_BY_1_0 = (1, 2, 3)  # schema versions
 REMEDY = "leave it out or run the point again"
 FEWER = "fewer_than_planned"
 NO_NAME = {"run_id": ""}  # a run may be stored by two names
 MARKS = "wrong_records.yaml"
+CLOSE = 1e-6  # relative difference of equal figures
 OF_GOOD_RUN = ("metrics", "windows")
 OF_ITS_LAYOUT = ("num_devices", "num_nodes", "global_batch_size")
 
@@ -281,3 +285,53 @@ def read_checked(path: Path) -> Record:
         if lacking:
             raise RecordError(f"{path} lacks {', '.join(lacking)}; {REMEDY}")
     return Record.from_file(record, path=str(path), sha256=hashlib.sha256(content).hexdigest())
+
+
+def wrong_length(record: Record) -> Iterator[str]:
+    """Yield a sentence if samples have another length than the model's own, and no option asked for it."""
+    facts = _facts(record)
+    default = next(iter(facts.flops.get(record.model, ())), None)
+    length = record.layout.sequence_length
+    is_own = bool(length) and record.config.get("model", {}).get("sequence_length", length) is None
+    if record.model in facts.flops_per_length and is_own and record.sample != default:
+        yield f"sample is stored as {record.sample!r}, but its model has {default!r}"
+
+
+def with_todays_figures(record: Record) -> Record:
+    """Return a record with the FLOPs, the peak and the parameters of today's tables, and what follows from them.
+
+    A corrected table must not discard a measurement, and runs before and after it stay comparable. `corrected` of the
+    record has a finding for each difference; a record without one is returned as it is.
+    """
+    metrics, corrected = record.metrics, []
+    figures: dict[str, float] = {}
+    facts = _facts(record)
+    if facts.comparable and record.is_good:
+        is_comparable = record.sample == facts.comparable
+        record = changed(record, metrics=with_known(metrics, {"comparable": is_comparable}))
+    for figure, name, value in (
+        ("FLOPs per unit of work", f"model_flops_per_{record.work_unit[:-1]}", _flops(record, facts)),
+        ("peak TFLOP/s per device", PEAK, peak_of(record.system, record.precision)),
+        ("parameters", "num_parameters", facts.num_parameters.get(record.model)),
+    ):
+        recorded = metrics.number(name)
+        if value and recorded and not math.isclose(recorded, value, rel_tol=CLOSE):
+            corrected.append(finding("corrected", figure=figure, recorded=recorded, table=value))
+            figures[name] = value
+    return changed(derive(record, figures), corrected=tuple(corrected)) if figures else record
+
+
+def _flops(record: Record, facts: Facts) -> float | None:
+    known: Mapping[str, float] = facts.flops.get(record.model) or {}
+    length = record.layout.sequence_length or 0
+    per_length = facts.flops_per_length.get(record.model)
+    if per_length is None or not length:
+        return known.get(record.sample)
+    default_sample, flops = next(iter(known.items()))
+    return flops + per_length * (length - int(default_sample.split()[0]))
+
+
+def _facts(record: Record) -> Facts:
+    """Return the facts about a record's workload; those of an unknown one, if the record counts other work."""
+    facts = facts_about(record.benchmark)
+    return facts if facts.work_unit == record.work_unit else facts_about("")

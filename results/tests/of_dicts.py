@@ -12,7 +12,7 @@ from record.model import Record
 from record.part import as_json
 from results import achievable, load
 from results.exchange import recomputed
-from results.find import records, todays
+from results.find import records
 from results.join import energy, meter, reads
 from results.join import nodes as joined
 from results.points import facts, repeats
@@ -59,7 +59,7 @@ def find_records(folders: Any) -> records.Found:
 
 
 def with_todays_figures(record: dict[str, Any]) -> dict[str, Any]:
-    found = todays.with_todays_figures(Record.of(record))
+    found = records.with_todays_figures(Record.of(record))
     return as_dict(found) | ({"corrected": found.corrected} if found.corrected else {})
 
 
@@ -88,7 +88,7 @@ reads_of = taking_dicts(lambda record, folder: as_json(reads.reads_of(record, fo
 write_report = taking_dicts(report.write_report)
 by_point = taking_dicts(repeats.by_point)
 compare = taking_dicts(comparing.compare)
-contradictions = taking_dicts(lambda record: [*checks.contradictions(derive(record)), *todays.wrong_length(record)])
+contradictions = taking_dicts(lambda record: [*checks.contradictions(derive(record)), *records.wrong_length(record)])
 differences = taking_dicts(nodes.differences)
 energy_kind = taking_dicts(quality.energy_kind)
 energy_of = taking_dicts(

@@ -13,7 +13,7 @@ from record.derivation import derive
 from record.model import Record
 from record.part import as_json
 from results.files import systems
-from results.find import todays
+from results.find import records
 from results.tests.builder import altered
 from results.tests.of_dicts import contradictions, with_todays_figures
 from results.tests.test_derived import place
@@ -133,7 +133,7 @@ def test_a_corrected_table_leaves_the_measurement_and_its_figures_follow(record,
 
 
 def test_a_corrected_data_sheet_leaves_out_no_run(monkeypatch, capsys):
-    monkeypatch.setattr(todays, "peak_of", lambda system, precision: 990.0)
+    monkeypatch.setattr(records, "peak_of", lambda system, precision: 990.0)
     assert main(["table", str(RECORDS.parent), "--format", "csv"]) == 0
     printed = capsys.readouterr()
     assert len(printed.out.splitlines()) == 1 + len(REAL) == 8
