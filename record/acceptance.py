@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from record.csv_rows import csv_rows
+from record.files import csv_rows
 from record.findings import Finding, finding
 from record.served import MOST_UNLIKE_COUNT, Window
 

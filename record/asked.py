@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from record.acceptance import length_of, stated
-from record.csv_rows import csv_rows
 from record.demand import MADE, SLOS, hosts_of, made_trace
+from record.files import csv_rows
 from record.model import OF_ALL_COPIES, Layout, Record
 from record.part import changed, is_number, with_known
 from record.values import count

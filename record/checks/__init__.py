@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from record.checks import energy, inference, throughput, windows
 from record.checks.run import KINDS, Sentences
+from record.files import odd_character
 from record.model import Record
-from record.names import odd_character
 
 
 def contradictions(record: Record) -> list[str]:

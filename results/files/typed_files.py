@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from jpwr.messages import meant, near
-from record.errors import RecordError
-from record.names import odd_character
+from record.files import RecordError, odd_character
 from results.files.yaml_files import Quoted, YamlError, read_yaml
 
 LARGEST = 1e30  # of numbers

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from record.errors import RecordError
+from record.files import RecordError
 from results.files.typed_files import (
     Above0,
     From0,
