@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from record.acceptance import length_of, stated
 from record.demand import MADE, SLOS, hosts_of, made_trace
 from record.files import csv_rows
 from record.model import OF_ALL_COPIES, Layout, Record
@@ -21,6 +20,7 @@ MODELS = ("model.size", "model.variant")  # options with the last word of a mode
 SAMPLES = {"sequence_length": "tokens", "image_size": "pixels"}  # unit of a sample's size, by the key of the layout
 PEAK = "peak_tflops_per_device"
 PERPLEXITIES = Path(__file__).with_name("perplexity.csv")  # of the suite's text
+ACCEPTANCES = Path(__file__).with_name("acceptance.csv")  # of speculative decoding
 LAYOUT_OF_SERVER = {
     "global_batch_size": "load.concurrency",
     "num_devices": "serve.devices",
@@ -77,9 +77,9 @@ def _served(record: Record) -> dict[str, Any]:
     serving: dict[str, Any] = {"server": name, "slo": record.option("load.slo")}
     if known := record.serving.speculation:
         drafts = _asked_speculation(record)
-        length, source = stated(*drafts) if drafts[0] else (None, None)
+        length, source = stated_length(*drafts) if drafts[0] else (None, None)
         known = with_known(known, {"draft_tokens": drafts[0] or None, "stated_length": length, "source": source})
-        serving["speculation"] = changed(known, measured_length=length_of(known.steps, known.accepted_tokens))
+        serving["speculation"] = changed(known, measured_length=acceptance_length(known.steps, known.accepted_tokens))
     return {
         "data": "random tokens",
         "model": own if is_started else None,
@@ -105,7 +105,7 @@ def _variant(record: Record, server: str) -> list[str]:
         "chat" if record.option("load.endpoint") == "chat" else None,
         ", ".join(f"{role} on {count(nodes, 'node')}" for role, nodes in roles.items()),
         f"idle for {limit_s:g} s at most" if record.option("load.trace") and is_number(limit_s) else None,
-        _speculation_words(drafts[0], stated(*drafts)[0]) if drafts[0] else None,
+        _speculation_words(drafts[0], stated_length(*drafts)[0]) if drafts[0] else None,
         record.option("serve.server_args"),
     ]
     return list(filter(None, found))
@@ -117,6 +117,30 @@ def _asked_speculation(record: Record) -> tuple[int, float, str]:
         record.option(f"speculation.{name}") for name in ("draft_tokens", "acceptance_length", "acceptance_of")
     )
     return drafts or 0, length or 0.0, model or ""
+
+
+@cache
+def published_lengths() -> Mapping[tuple[str, int], tuple[float, str]]:
+    """Return the published acceptance length with its source, by model and number of draft tokens.
+
+    It is the mean number of tokens of a step: the draft tokens that are accepted, and the model's own.
+    """
+    return {
+        (row["model"], int(row["draft_tokens"])): (float(row["length"]), f"{row['model']}: {row['source']}")
+        for row in csv_rows(ACCEPTANCES)
+    }
+
+
+def stated_length(draft_tokens: int, length: float, model: str) -> tuple[float, str]:
+    """Return the stated acceptance length with its source: `length`, or for 0 the published one; 0 if none is."""
+    return (length, "stated by the user") if length else published_lengths().get((model, draft_tokens), (0.0, "nobody"))
+
+
+def acceptance_length(steps: float | None, accepted_tokens: float | None) -> float | None:
+    """Return the acceptance length that counters give; 1 without any step, None without counters."""
+    if steps is None or accepted_tokens is None:
+        return None
+    return 1 + accepted_tokens / steps if steps else 1.0
 
 
 def _speculation_words(draft_tokens: int, length: float) -> str:

@@ -17,10 +17,10 @@ from benchmarks.llm_inference.address import Address
 from benchmarks.llm_inference.models import CONTEXT, PACKAGED, SHAPES
 from benchmarks.llm_inference.servers import SERVERS
 from benchmarks.llm_inference.trace import Trace, read_lengths, trace_of
-from record.acceptance import published, stated
+from record.asked import published_lengths, stated_length
 from record.demand import SLOS, Lengths, hosts_of, lengths_of
 
-MODELS = tuple(dict.fromkeys(model for model, _ in published()))
+MODELS = tuple(dict.fromkeys(model for model, _ in published_lengths()))
 
 
 @dataclass(frozen=True)
@@ -260,9 +260,9 @@ class SpeculationOptions:
     @cached_property
     def stated(self) -> tuple[float, str]:
         """Return the stated acceptance length with its source; raises ConfigError if none is published."""
-        length, source = stated(self.draft_tokens, self.acceptance_length, self.acceptance_of)
+        length, source = stated_length(self.draft_tokens, self.acceptance_length, self.acceptance_of)
         if not length:
-            known = ", ".join(str(count) for model, count in published() if model == self.acceptance_of)
+            known = ", ".join(str(count) for model, count in published_lengths() if model == self.acceptance_of)
             raise ConfigError(
                 f"--draft-tokens {self.draft_tokens}: of {self.acceptance_of} acceptance lengths are published for "
                 f"{known}: choose one of them, or give --acceptance-length"

@@ -8,8 +8,8 @@ from typing import Any
 
 from benchmarks.llm_inference.config import Config
 from benchmarks.llm_inference.servers import SERVERS
-from record.acceptance import length_of
 from record.arithmetic import ratio
+from record.asked import acceptance_length
 from record.served import Request, Window
 
 
@@ -41,7 +41,7 @@ def by_the_server(
         "source": source,
         "steps": steps,
         "accepted_tokens": accepted,
-        "measured_length": length_of(steps, accepted),
+        "measured_length": acceptance_length(steps, accepted),
     }
     return tokens, facts, None
 

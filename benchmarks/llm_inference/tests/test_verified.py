@@ -13,8 +13,8 @@ from benchmarks.common.launch import node_window
 from benchmarks.llm_inference.metrics import request_line
 from benchmarks.llm_inference.run import describe, parse
 from benchmarks.llm_inference.tests.simulated import closed_loop
-from record.acceptance import published
 from record.answers import facts_of
+from record.asked import published_lengths
 from record.demand import SLOS
 from record.served import Window, end_line, metrics_of, read_request
 from record.served_rules import late_client, remarks
@@ -110,7 +110,7 @@ def test_a_text_that_was_changed_or_left_out_is_found(tmp_path):
 
 
 def test_an_edit_of_speculation_is_found(tmp_path):
-    length, source = published()["DeepSeek-V4-Pro", 3]
+    length, source = published_lengths()["DeepSeek-V4-Pro", 3]
     facts = {"method": "eagle3", "draft_tokens": 3, "stated_length": length, "source": source}
     facts |= {"steps": 2400.0, "accepted_tokens": 3576.0, "measured_length": 2.49}
     record = stored_run(tmp_path, 400, (*FLAGS, "--draft-tokens", "3"), speculation=facts)
