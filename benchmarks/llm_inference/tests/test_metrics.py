@@ -13,8 +13,9 @@ from benchmarks.llm_inference.tests import simulated
 from benchmarks.llm_inference.tests.simulated import OUTPUT, TPOT_S, TTFT_S, closed_loop
 from record.demand import Slo, arrivals_s, lengths_of
 from record.derivation import derive
+from record.estimates import percentile_estimate, ranks, rate_estimate, share_estimate
 from record.model import Record
-from record.served import lock_step, metrics_of, percentile_estimate, ranks, rate_estimate, share_estimate
+from record.served import lock_step, metrics_of
 from record.served_rules import faults, late_client, miscounted, remarks
 
 SLO = Slo(0.06, 0.012, "")
