@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jpwr.energy.estimate import JOULES_PER_WH
-from jpwr.intervals import with_accuracy
 from jpwr.median import median_interval, percentile
 from record.arithmetic import product, ratio, smoothed, sum_of_all
 from record.asked import as_asked
-from record.model import Channel, Energy, Fill, NodeCheck, Record
+from record.model import Channel, Energy, NodeCheck, Record
 from record.part import changed, is_number, with_known
 from record.values import grouped
 
@@ -44,7 +43,7 @@ def derive(record: Record, figures: Mapping[str, float] | None = None) -> Record
     for key, kind in ENERGIES.items():
         if energy := record.energy_of(key):
             record = changed(record, **{key: derived_energy(record, energy, kind)})
-    return with_known(record, {"fill": _power_of_copies(record)})
+    return record
 
 
 def _layout(record: Record) -> dict[str, Any]:
@@ -238,11 +237,3 @@ def limits_of_all(channels: Sequence[Channel]) -> dict[str, Any]:
         "power_limited_percent": max((one.get(POWER_BOUND, 0.0) for one in reasons), default=None),
         **{name: max(values, key=abs, default=None) for name, values in drifts.items()},
     }
-
-
-def _power_of_copies(record: Record) -> Fill | None:
-    fill, energy = record.fill, record.energy
-    if not fill or not energy or energy.sampling_share is None:
-        return fill
-    share = with_accuracy(energy.sampling_share, energy.accuracy or 0.0)
-    return with_known(fill, {"power_W": energy.avg_power_w, "power_uncertainty_percent": 100 * share})

@@ -195,7 +195,6 @@ class Energy(Uncertain):
     windows_w: Annotated[Number, "from the first window to the last, where elsewhere_w is clearly higher"] = _added()
     elsewhere_w: Annotated[Number, "highest mean power over an equal time outside of the windows"] = _added()
     sensor_channels: Annotated[list[Channel] | None, "of the run's own sensors, where a meter counts"] = _added()
-    sampling_interval_s: Number = None
     jpwr_version: Text = None
     power_limit_w: Annotated[Amount, "of each device; null if they differ"] = None
     clock_limit_mhz: Annotated[Amount, "of each device; null if none is known, or they differ"] = None
@@ -239,7 +238,6 @@ class Regions(Part):
     regions: dict[str, Region]
     clock: Literal["host", "device"] = "host"
     step_s: Amount = None
-    marked_percent: Amount = None
     all_communication: Annotated[bool, "whether all of it has regions"] = True
     in_parts: Numbers = Numbers.of({})
 
@@ -252,12 +250,10 @@ class Reads(Part):
     reads: Whole
     bytes: Whole
     read_s: KnownAmount
-    open_s: KnownAmount
     sequential_reads: Whole
     maps: Whole
     mapped_bytes: Whole
     size_bytes: Whole
-    reads_by_size: dict[str, Whole]
 
 
 class FileReads(Reads):
@@ -274,19 +270,8 @@ class WindowReads(Part):
     files: Whole
     bytes: Whole
     reads: Whole
-    read_s: Annotated[KnownAmount, "summed over processes"]
     reading_s: Annotated[KnownAmount, "in which any process read"]
     by_region: Annotated[dict[str, Whole], "bytes"]
-
-
-class ReadsOverTime(Part):
-    """Bytes read on one node, in parts of part_s seconds from begin_s of its monotonic clock."""
-
-    hostname: str
-    boot_id: str
-    begin_s: KnownAmount
-    part_s: KnownAmount
-    bytes: list[Whole]
 
 
 class JobReads(Part):
@@ -294,14 +279,11 @@ class JobReads(Part):
 
     coverage_percent: Annotated[Amount, "of the bytes that the kernel counted"]
     missing: list[str]
-    notes: list[str]
     lost_opens: Whole
     lost_stretches: Whole
     job: Reads
-    data: Annotated[Reads, "of the files that steps read"]
     windows: dict[str, WindowReads]
     files: list[FileReads]
-    over_time: list[ReadsOverTime]
 
 
 class Node(Part):
@@ -347,7 +329,6 @@ class Figure(Numbers):
     reason: Annotated[str, "why the value is null"] = ""
     shape: Annotated[str, "of the matrices or arrays"] = ""
     bytes: Annotated[Amount, "of a message"] = None
-    seconds: Annotated[Amount, "of a message"] = None
     ranks: Annotated[Whole, "devices that share it"] = 1
 
 
@@ -414,8 +395,6 @@ class Fill(Numbers):
     devices_per_copy: Count
     slowest: Annotated[Amount, "rate of the slowest copy"] = None
     spread_percent: Annotated[Amount, "by which the slowest is behind the fastest"] = None
-    power_W: Annotated[Amount, "mean of all copies over the common window"] = None  # noqa: N815
-    power_uncertainty_percent: Annotated[Amount, "half-width, with the accuracy of the sensor"] = None
     common_s: Annotated[Amount, "time common to the windows of all copies"] = None
     per_copy: list[Copy] = _list()
 

@@ -24,7 +24,11 @@ from record.served_rules import faults, late_client, miscounted, remarks, unconf
 REQUESTS_NAME = "record.requests.jsonl.gz"
 MOST_BYTES = 1 << 30  # of a file of requests, unpacked: ten million arrivals take a tenth
 NEWER = {"tflop_per_j"}  # derived numbers that older results lack
-STATED_BY_SITE = {"site"}  # no trace shows it
+# Keys and paths that are not compared: older results alone have them, or the site states them, which no trace shows.
+NOT_COMPARED = {
+    *("open_s", "over_time", "power_W", "power_uncertainty_percent", "reads_by_size", "sampling_interval_s", "site"),
+    *("io.data", "io.notes", "io.source", "io.windows.effective.read_s", "io.windows.measured.read_s"),
+}
 ORIGIN = "the file of requests"
 TOLERANCE = 1e-9  # relative, of a number that is computed again
 ROUNDED_S = 2e-6  # of the difference of two times
@@ -179,8 +183,10 @@ def differences(
     """
     if isinstance(stored, dict) and isinstance(again, dict):
         keys = stored.keys() if of_stored else stored.keys() | (again.keys() - NEWER)
-        for key in sorted(keys - STATED_BY_SITE):
-            yield from differences(stored.get(key), again.get(key), f"{name}.{key}".lstrip("."), origin, of_stored)
+        for key in sorted(keys):
+            path = f"{name}.{key}".lstrip(".")
+            if not NOT_COMPARED & {key, path}:
+                yield from differences(stored.get(key), again.get(key), path, origin, of_stored)
     elif isinstance(stored, list) and isinstance(again, list) and len(stored) == len(again):
         for index, (value, other) in enumerate(zip(stored, again, strict=True)):
             yield from differences(value, other, f"{name}[{index}]", origin, of_stored)

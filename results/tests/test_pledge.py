@@ -54,7 +54,7 @@ def filled(power_w=7500.0, devices=16, scope="node", speed=2000.0, **changes):
     )
     copies = devices // 8
     one["fill"] = {"copies": copies, "devices_per_copy": 8, "slowest": speed / copies, "spread_percent": 0.0}
-    one["fill"] |= {"power_W": power_w, "power_uncertainty_percent": 1.0, "common_s": builder.WINDOW_S}
+    one["fill"]["common_s"] = builder.WINDOW_S
     one["fill"]["per_copy"] = [{"copy": number + 1, "rate": speed / copies, "windows": []} for number in range(copies)]
     return one
 
