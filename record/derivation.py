@@ -72,14 +72,11 @@ def _of_copies(record: Record) -> dict[str, float | None]:
 
 
 def _work(record: Record, metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the measured work of steps, the first and last loss, and the tokens of all steps that have one."""
-    layout, losses, unit = record.layout, record.losses, record.work_unit
+    """Return the measured work of steps, and the first and last loss."""
+    layout, losses = record.layout, record.losses
     per_step = None if record.fill else product(layout.global_batch_size, layout.work_per_sample)
-    work: dict[str, Any] = {f"measured_{unit}": product(metrics.get("measured_steps"), per_step)}
-    if losses:
-        trained = product(len(losses), per_step) if unit == "tokens" else None
-        work |= {"first_loss": losses[0], "last_loss": losses[-1], "trained_tokens": trained}
-    return work
+    work: dict[str, Any] = {f"measured_{record.work_unit}": product(metrics.get("measured_steps"), per_step)}
+    return work | ({"first_loss": losses[0], "last_loss": losses[-1]} if losses else {})
 
 
 def _times(record: Record, _: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,7 +103,7 @@ def _goal(record: Record, metrics: Mapping[str, Any]) -> dict[str, Any]:
     if not metrics.get("target_loss"):
         return {}
     unit = record.work_unit
-    took = {"time_to_loss_s": "measured_s", f"{unit}_to_loss": f"measured_{unit}", "steps_to_loss": "measured_steps"}
+    took = {"time_to_loss_s": "measured_s", f"{unit}_to_loss": f"measured_{unit}"}
     loss = smoothed(record.losses)
     is_reached = loss is not None and is_number(target := metrics["target_loss"]) and loss <= target
     return {"reached_loss": loss, **{name: metrics.get(of) if is_reached else None for name, of in took.items()}}
@@ -178,24 +175,20 @@ def derived_energy(record: Record, energy: Energy, kind: str) -> Energy:
     if loss is not None and target is not None and loss <= target:
         derived["energy_to_loss_wh"] = energy_wh
     if record.serving and kind == "measured":
-        derived |= joules_per(energy_wh, energy.uncertainty_wh, vars(metrics))
+        derived |= _joules_per(energy_wh, vars(metrics))
     return changed(with_known(energy, derived), **limits_of_all(energy.sensor_channels or channels))
 
 
-def joules_per(energy_wh: Any, half_wh: Any, metrics: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return joules per output token, per token, and per request, each with half of its 95 % interval.
+def _joules_per(energy_wh: Any, metrics: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return joules per output token, per token, and per request.
 
     All are the energy of the window by what was done in it: output tokens that arrived, and with those of prompts whose
     first answer arrived, all tokens. A request is as many output tokens as one had in the mean, so that those that the
-    window's edges cut count by their share. Tokens are counted and not estimated: the uncertainty is the energy's.
+    window's edges cut count by their share.
     """
     output, inputs, each = map(metrics.get, ("measured_tokens", "input_tokens", "output_tokens_per_request"))
     counts = {"output_token": output, "total_token": sum_of_all([output, inputs]), "request": ratio(output, each)}
-    found: dict[str, float | None] = {}
-    for name, count in counts.items():
-        found[f"j_per_{name}"] = ratio(product(energy_wh, JOULES_PER_WH), count)
-        found[f"j_per_{name}_half_width"] = ratio(product(half_wh, JOULES_PER_WH), count)
-    return found
+    return {f"j_per_{name}": ratio(product(energy_wh, JOULES_PER_WH), count) for name, count in counts.items()}
 
 
 def _channel(channel: Channel) -> Channel:

@@ -27,6 +27,8 @@ NEWER = {"tflop_per_j"}  # derived numbers that older results lack
 # Keys and paths that are not compared: older results alone have them, or the site states them, which no trace shows.
 NOT_COMPARED = {
     *("open_s", "over_time", "power_W", "power_uncertainty_percent", "reads_by_size", "sampling_interval_s", "site"),
+    *("j_per_output_token_half_width", "j_per_request_half_width", "j_per_total_token_half_width", "largest_gap"),
+    *("serving.answers.tokens", "steps_to_loss", "trained_tokens"),
     *("io.data", "io.notes", "io.source", "io.windows.effective.read_s", "io.windows.measured.read_s"),
 }
 ORIGIN = "the file of requests"
