@@ -29,7 +29,6 @@ Count = Annotated[int, {"minimum": 0, "maximum": 10**9}]
 Whole = Annotated[int, {"minimum": 0}]
 KnownAmount = Annotated[float, {"minimum": 0}]
 Options = dict[str, str | float | bool | list[Any] | None]
-NodeDevices = list[dict[str, Any]] | dict[str, Any] | None
 SAME_LIMIT_W = 1.0  # drivers round power limits to less
 Size = Annotated[int | None, {"minimum": 0, "maximum": 10**9}]
 # Keys of `Numbers` that match hold a number; a rate is not below 0.
@@ -40,12 +39,8 @@ PATTERNS = {
 }
 
 
-def _list() -> Any:
-    return field(default_factory=list)
-
-
-def _dict() -> Any:
-    return field(default_factory=dict)
+def _empty(kind: type) -> Any:
+    return field(default_factory=kind)
 
 
 def _added(default: Any = None) -> Any:
@@ -174,8 +169,8 @@ class SitePower(Part):
 
     accuracy_percent: Annotated[Amount, "bound on the error of the node's sensor or meter"] = None
     losses: Annotated[str, "of the conversion: upstream, maker, offline or together; empty if not stated"] = ""
-    measured: Annotated[list[str], "subsystems that are measured with the nodes"] = _list()
-    estimated: Annotated[list[str], "subsystems with an estimate that is added"] = _list()
+    measured: Annotated[list[str], "subsystems that are measured with the nodes"] = _empty(list)
+    estimated: Annotated[list[str], "subsystems with an estimate that is added"] = _empty(list)
     machine_nodes: Annotated[Amount, "nodes of the machine; 0: the nodes of the run are the machine"] = None
 
 
@@ -201,7 +196,7 @@ class Energy(Uncertain):
     power_limited_percent: Annotated[Amount, "of the windows in which the power limit bound"] = None
     clock_drift_percent: Annotated[Number, "of the worst device"] = None
     temperature_drift_c: Annotated[Number, "of the worst device"] = None
-    notes: list[str] = _list()
+    notes: list[str] = _empty(list)
     sampled_by_scope: Numbers = Numbers.of({})
     run_wh: Annotated[Amount, "from the start of the command to its end"] = _added()
     run_s: Annotated[Amount, "from the start of the command to its end"] = _added()
@@ -228,7 +223,7 @@ class Region(Part):
     p95_s: Amount = None
     whole_s: Annotated[Amount, "with the regions inside it"] = None
     imbalance_percent: Amount = None
-    by_rank_s: list[Amount] = _list()
+    by_rank_s: list[Amount] = _empty(list)
 
 
 class Regions(Part):
@@ -291,7 +286,7 @@ class Node(Part):
 
     hostname: Text = None
     cpu: Text = None
-    devices: NodeDevices = None
+    devices: list[dict[str, Any]] | dict[str, Any] | None = None
 
     @property
     def reported_devices(self) -> list[dict[str, Any]]:
@@ -312,7 +307,7 @@ class Provenance(Part):
     exclusive: Text = None
     environment: dict[str, str] | None = None
     packages: Annotated[dict[str, str | None] | None, "their versions"] = None
-    nodes: list[Node] = _list()
+    nodes: list[Node] = _empty(list)
 
 
 class Figure(Numbers):
@@ -327,7 +322,6 @@ class Figure(Numbers):
     low: Amount = None
     high: Amount = None
     reason: Annotated[str, "why the value is null"] = ""
-    shape: Annotated[str, "of the matrices or arrays"] = ""
     bytes: Annotated[Amount, "of a message"] = None
     ranks: Annotated[Whole, "devices that share it"] = 1
 
@@ -344,15 +338,15 @@ class CheckedDevice(Numbers):
 class NodeCheck(Part):
     """Rates of devices and links."""
 
-    figures: list[Figure] = _list()
-    devices: list[CheckedDevice] = _list()
+    figures: list[Figure] = _empty(list)
+    devices: list[CheckedDevice] = _empty(list)
 
 
 class StoredFinding(Part):
     """A finding: record/kinds.py has the kinds and the names of their values."""
 
     kind: Name
-    values: dict[str, str | float | None] = _dict()
+    values: dict[str, str | float | None] = _empty(dict)
 
 
 class Speculation(Part):
@@ -375,8 +369,8 @@ class Serving(Part):
     slo: str = ""
     elsewhere: Annotated[str, "host of a server on other nodes, whose energy needs their traces"] = ""
     clock_error_s: Annotated[Amount, "by which the wall clock of the client's node may be wrong"] = None
-    findings: Annotated[list[StoredFinding], "that limit the run"] = _list()
-    answers: Annotated[dict[str, float | bool], "under load, compared; see record/answers.py"] = _dict()
+    findings: Annotated[list[StoredFinding], "that limit the run"] = _empty(list)
+    answers: Annotated[dict[str, float | bool], "under load, compared; see record/answers.py"] = _empty(dict)
     speculation: Speculation | None = None
 
 
@@ -385,7 +379,7 @@ class Copy(Part):
 
     copy: Annotated[Whole, "its number, from 1"]
     rate: Annotated[KnownAmount, "work per second"]
-    windows: list[Window] = _list()
+    windows: list[Window] = _empty(list)
 
 
 class Fill(Numbers):
@@ -396,7 +390,7 @@ class Fill(Numbers):
     slowest: Annotated[Amount, "rate of the slowest copy"] = None
     spread_percent: Annotated[Amount, "by which the slowest is behind the fastest"] = None
     common_s: Annotated[Amount, "time common to the windows of all copies"] = None
-    per_copy: list[Copy] = _list()
+    per_copy: list[Copy] = _empty(list)
 
 
 class Layout(Part):
@@ -448,18 +442,18 @@ class Record(Part, eq=False):
     layout: Layout
     run_id: Annotated[str, "unique; empty for a run that left no record"] = ""
     error: Annotated[str, "why the status is not ok"] = ""
-    config: Annotated[dict[str, Options], "options as used, by group"] = _dict()
+    config: Annotated[dict[str, Options], "options as used, by group"] = _empty(dict)
     precision: str = ""
     data: str = ""
     sample: Annotated[str, "its size, such as 2048 tokens"] = ""
-    variant: Annotated[list[str], "unusual options that change the speed of the same work, in words"] = _list()
+    variant: Annotated[list[str], "unusual options that change the speed of the same work, in words"] = _empty(list)
     metrics: Metrics = Metrics.of({})
-    losses: list[Number] = _list()
-    step_times_s: list[Amount] = _list()
-    windows: list[Window] = _list()
-    devices: list[Device] = _list()
+    losses: list[Number] = _empty(list)
+    step_times_s: list[Amount] = _empty(list)
+    windows: list[Window] = _empty(list)
+    devices: list[Device] = _empty(list)
     provenance: Provenance = Provenance.of({})
-    regions: Annotated[dict[str, Regions], "by kind of window"] = _dict()
+    regions: Annotated[dict[str, Regions], "by kind of window"] = _empty(dict)
     serving: Serving = Serving.of({})
     node_check: NodeCheck = NodeCheck.of({})
     energy: Energy | None = None
