@@ -40,9 +40,8 @@ def derive(record: Record, figures: Mapping[str, float] | None = None) -> Record
     for values in (_work, _times, _goal, _rates, _figures):
         metrics |= {name: value for name, value in values(record, metrics).items() if value is not None}
     record = with_known(record, {"metrics": with_known(record.metrics, metrics)})
-    for key, kind in ENERGIES.items():
-        if energy := record.energy_of(key):
-            record = changed(record, **{key: derived_energy(record, energy, kind)})
+    for key, energy in record.energies.items():
+        record = changed(record, **{key: derived_energy(record, energy, ENERGIES[key])})
     return record
 
 

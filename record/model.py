@@ -10,15 +10,11 @@ from collections.abc import Iterable
 from dataclasses import field
 from typing import Annotated, Any, ClassVar, Literal
 
-from record.arithmetic import ratio
 from record.part import Part
 
 SCHEMA_VERSION = 4
 Json = dict[str, Any]  # a record as its file has it
-COPY_VARIABLE = "CARAML_COPY"  # number of this copy, from 1; unset unless copies run at once
-COPIES_VARIABLE = "CARAML_COPIES"  # number of copies
-# Of a layout: the values that copies of a point that ran at once add up to.
-OF_ALL_COPIES = ("num_devices", "global_batch_size", "data_parallel_size")
+COPIES_VARIABLE = "CARAML_COPIES"  # number of copies that run at once; unset without any
 
 # In Annotated, a text is the description, and a dictionary has limits, under keywords of JSON schema.
 Number = float | None
@@ -207,11 +203,6 @@ class Energy(Uncertain):
     p90_power_w: Amount = _added()
     p99_power_w: Amount = _added()
     site: SitePower = _added(SitePower.of({}))
-
-    @property
-    def sampling_share(self) -> float | None:
-        """Relative half-width of its interval by sampling and counter; None if it is unknown."""
-        return ratio(self.uncertainty_wh, self.energy_wh)
 
 
 class Region(Part):
@@ -503,7 +494,8 @@ class Record(Part, eq=False):
         """Reports of the vendor's tool on each device of all nodes."""
         return [device for node in self.provenance.nodes for device in node.reported_devices]
 
-    def energy_of(self, key: str) -> Energy | None:
-        """Return the energy by its key: `energy` or `energy_effective`."""
-        found: Energy | None = getattr(self, key)
-        return found
+    @property
+    def energies(self) -> dict[str, Energy]:
+        """Energies by their keys: of the measured and of the effective windows."""
+        known = {"energy": self.energy, "energy_effective": self.energy_effective}
+        return {key: energy for key, energy in known.items() if energy}

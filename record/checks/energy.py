@@ -9,7 +9,7 @@ from typing import Any
 from jpwr.energy.estimate import JOULES_PER_WH
 from jpwr.process.device_ids import same_ids
 from record.arithmetic import POWER_PERCENTILES, product, ratio
-from record.checks.run import INNER, OUTER, Sentences, channels, energies, exceeds, rising, total
+from record.checks.run import INNER, OUTER, Sentences, channels, exceeds, rising, total
 from record.findings import Finding, finding
 from record.model import Channel, Energy, Record
 from record.part import is_number
@@ -48,7 +48,7 @@ def _channels_count_once_and_have_measured(run: Record) -> Sentences:
 
 def _parts_use_no_more_than_the_whole(run: Record) -> Sentences:
     """The windows are a part of the run, the channels of all that was sampled, and the devices of their node."""
-    for key, energy in energies(run):
+    for key, energy in run.energies.items():
         least_wh = energy.energy_wh - (energy.uncertainty_wh or 0.0)
         yield from rising({f"the least {key}.energy_wh": least_wh, f"{key}.run_wh": energy.run_wh})
         percentiles = tuple(f"p{percent}_power_w" for percent in POWER_PERCENTILES)

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from record.derivation import ENERGIES
 from record.model import Channel, Energy, Record
 from record.part import is_number
 
@@ -17,14 +16,9 @@ OUTER, INNER = ("node", "supply"), ("device", "module")  # scopes that contain a
 Sentences = Iterator[str]
 
 
-def energies(record: Record) -> Iterator[tuple[str, Energy]]:
-    """Yield each energy of a record with its key."""
-    yield from ((key, energy) for key in ENERGIES if (energy := record.energy_of(key)))
-
-
 def channels(record: Record) -> Iterator[tuple[str, Energy, Channel]]:
     """Yield each channel with its energy and the energy's key."""
-    yield from ((key, energy, channel) for key, energy in energies(record) for channel in energy.channels)
+    yield from ((key, energy, channel) for key, energy in record.energies.items() for channel in energy.channels)
 
 
 def exceeds(part: Any, whole: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from jpwr.process.device_ids import same_ids
 from record.arithmetic import product, ratio
-from record.checks.run import TOLERANCE, Sentences, energies, exceeds
+from record.checks.run import TOLERANCE, Sentences, exceeds
 from record.model import COPIES_VARIABLE, Copy, Device, Record, Window
 from record.part import is_number
 
@@ -98,7 +98,7 @@ def _flops_are_below_the_peak_and_have_their_power(run: Record) -> Sentences:
     if exceeds(mfu, hfu) or exceeds(hfu, limit):
         yield f"metrics.hfu is {hfu:.4g}, but with metrics.mfu {mfu:.4g} must be {mfu:.4g} to {limit:.4g}"
     tflops = run.metrics.number("tflops_per_device")
-    for _, energy in energies(run):
+    for energy in run.energies.values():
         power_w = ratio(energy.avg_power_w, run.layout.num_devices)
         most = product(power_w, MOST_FLOP_PER_J, 1e-12)
         if energy.power_kind == "measured" and power_w and is_number(tflops) and most and tflops > most:

@@ -138,7 +138,7 @@ class PointResults(NamedTuple):
     def _energies(self, path: str) -> list[Energy | None]:
         """Return the energy of each good run that a value comes from; empty for a value from none."""
         key = path.partition(".")[0]
-        return [record.energy_of(key) for record in self.good] if key in ENERGIES else []
+        return [record.energies.get(key) for record in self.good] if key in ENERGIES else []
 
     def over(self, other: PointResults, path: str, with_accuracy: bool = True) -> Estimate | None:
         """Return the ratio of a value to another point's; None if either has none.
