@@ -15,6 +15,7 @@ from record.part import changed, is_number, with_known
 from record.values import grouped
 
 ENERGIES = {"energy": "measured", "energy_effective": "effective"}  # kinds of their windows
+KINDS = tuple(ENERGIES.values())
 SUMS = ("energy_wh", "uncertainty_wh", "random_wh", "systematic_wh", "idle_power_w", "samples", "missing")
 FIGURE_UNITS = {"TFLOP/s": "tflops", "GB/s": "gb_per_s"}  # in names of metrics
 POWER_BOUND = "power limit"  # among the reasons for throttling
@@ -35,9 +36,9 @@ def derive(record: Record, figures: Mapping[str, float] | None = None) -> Record
         record = changed(record, fill=with_known(fill, {"slowest": min(rates), "spread_percent": spread_percent}))
     record = with_known(record, {"node_check": _node_check(record)})
     # The time of a throughput is that of its windows, on the node where they take longest.
-    spans = {f"{kind}_s": time_s for kind in ENERGIES.values() if (time_s := record.longest_s(kind))}
-    metrics = {**vars(record.metrics), **spans, **_of_copies(record), **(figures or {})}
-    for values in (_work, _times, _goal, _rates, _figures):
+    spans = {f"{kind}_s": time_s for kind in KINDS if (time_s := record.longest_s(kind))}
+    metrics = {**vars(record.metrics), **spans, **(figures or {})}
+    for values in (_of_copies, _work, _times, _goal, _rates, _figures):
         metrics |= {name: value for name, value in values(record, metrics).items() if value is not None}
     record = with_known(record, {"metrics": with_known(record.metrics, metrics)})
     for key, energy in record.energies.items():
@@ -58,16 +59,13 @@ def _layout(record: Record) -> dict[str, Any]:
     }
 
 
-def _of_copies(record: Record) -> dict[str, float | None]:
+def _of_copies(record: Record, _: Mapping[str, Any]) -> dict[str, Any]:
     """Return the work of copies that ran at once: that of the slowest one, times their number."""
-    fill = record.fill
-    rate = product(fill.slowest, fill.copies) if fill else None
-    if fill is None or rate is None or fill.common_s is None:
+    if not (fill := record.fill):
         return {}
-    work = rate * fill.common_s
+    work = product(fill.slowest, fill.copies, fill.common_s)
     per_step = product(record.layout.global_batch_size, record.layout.work_per_sample)
-    steps = {} if (number := ratio(work, per_step)) is None else {"measured_steps": number}
-    return {f"measured_{record.work_unit}": work, **steps}
+    return {f"measured_{record.work_unit}": work, "measured_steps": ratio(work, per_step)}
 
 
 def _work(record: Record, metrics: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from ioprof.counts import Profile, Stretch
 from ioprof.folder import load
 from ioprof.summary import Sum, by_file, reading_s, total
 from jpwr.errors import JpwrError
-from record.checks.run import KINDS
+from record.derivation import KINDS
 from record.model import FileReads, JobReads, Reads, Record, WindowReads
 from results.join.nodes import of_node
 

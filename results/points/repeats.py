@@ -11,10 +11,10 @@ from jpwr.intervals import BOUND, NORMAL_95
 from record.derivation import ENERGIES, limits_of_all
 from record.findings import Finding, finding
 from record.model import Energy
-from record.values import grouped, sort_key, value_at
+from record.values import grouped, value_at
 from results.find.records import Record
 from results.points.estimate import Estimate, Interval, Part, of_runs, trimmed_mean
-from results.points.facts import Point, as_key, differences, facts_of
+from results.points.facts import Point, as_key, differences, facts_of, sort_key
 from results.points.judged import job_of, why_wrong
 
 # Criteria for steps that are not in steady state.

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from record.arithmetic import ratio
-from record.checks.energy import busier_elsewhere
-from record.checks.run import INNER
+from record.checks.energy import INNER, busier_elsewhere
 from record.findings import Finding, finding
 from record.model import Channel, Provenance
 from record.values import is_accelerated, once, value_at
