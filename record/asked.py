@@ -79,8 +79,8 @@ def _served(record: Record) -> dict[str, Any]:
     serving: dict[str, Any] = {"server": name, "slo": record.option("load.slo")}
     if known := record.serving.speculation:
         drafts = _asked_speculation(record)
-        length, source = stated_length(*drafts) if drafts[0] else (None, None)
-        known = with_known(known, {"draft_tokens": drafts[0] or None, "stated_length": length, "source": source})
+        length = stated_length(*drafts) if drafts[0] else None
+        known = with_known(known, {"draft_tokens": drafts[0] or None, "stated_length": length})
         serving["speculation"] = changed(known, measured_length=acceptance_length(known.steps, known.accepted_tokens))
     return {
         "data": "random tokens",
@@ -103,7 +103,7 @@ def _variant(record: Record, server: str) -> list[str]:
         "chat" if record.option("load.endpoint") == "chat" else None,
         ", ".join(f"{role} on {count(nodes, 'node')}" for role, nodes in roles.items()),
         f"idle for {limit_s:g} s at most" if record.option("load.trace") and is_number(limit_s) else None,
-        _speculation_words(drafts[0], stated_length(*drafts)[0]) if drafts[0] else None,
+        _speculation_words(drafts[0], stated_length(*drafts)) if drafts[0] else None,
         record.option("serve.server_args"),
     ]
     return list(filter(None, found))
@@ -118,20 +118,17 @@ def _asked_speculation(record: Record) -> tuple[int, float, str]:
 
 
 @cache
-def published_lengths() -> Mapping[tuple[str, int], tuple[float, str]]:
-    """Return the published acceptance length with its source, by model and number of draft tokens.
+def published_lengths() -> Mapping[tuple[str, int], float]:
+    """Return the published acceptance length by model and number of draft tokens.
 
     It is the mean number of tokens of a step: the draft tokens that are accepted, and the model's own.
     """
-    return {
-        (row["model"], int(row["draft_tokens"])): (float(row["length"]), f"{row['model']}: {row['source']}")
-        for row in csv_rows(ACCEPTANCES)
-    }
+    return {(row["model"], int(row["draft_tokens"])): float(row["length"]) for row in csv_rows(ACCEPTANCES)}
 
 
-def stated_length(draft_tokens: int, length: float, model: str) -> tuple[float, str]:
-    """Return the stated acceptance length with its source: `length`, or for 0 the published one; 0 if none is."""
-    return (length, "stated by the user") if length else published_lengths().get((model, draft_tokens), (0.0, "nobody"))
+def stated_length(draft_tokens: int, length: float, model: str) -> float:
+    """Return the acceptance length that the user states, or for 0 the published one; 0 if none is."""
+    return length or published_lengths().get((model, draft_tokens), 0.0)
 
 
 def acceptance_length(steps: float | None, accepted_tokens: float | None) -> float | None:

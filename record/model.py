@@ -343,10 +343,8 @@ class StoredFinding(Part):
 class Speculation(Part):
     """Speculative decoding at a stated acceptance; a step has accepted draft tokens and one of the model's own."""
 
-    method: Name
     draft_tokens: Annotated[Whole, "proposed in a step"]
     stated_length: Annotated[KnownAmount, "tokens of a step, in the mean"]
-    source: Annotated[Name, "of the stated length"]
     steps: Annotated[Amount, "in the window, by the server; unknown without its counters"] = None
     accepted_tokens: Annotated[Amount, "draft tokens, in the window, by the server"] = None
     measured_length: Amount = None

@@ -33,12 +33,9 @@ def by_the_server(
         accepted = max(0.0, tokens - sum(window.holds(one.ended_s) for one in window.every) - steps)
     if tokens is None and steps is not None and accepted is not None:
         tokens = sum(window.holds(one.times_s[0]) for one in window.every) + steps + accepted
-    length, source = options.stated
     facts = {
-        "method": program.speculation,
         "draft_tokens": options.draft_tokens,
-        "stated_length": length,
-        "source": source,
+        "stated_length": options.stated,
         "steps": steps,
         "accepted_tokens": accepted,
         "measured_length": acceptance_length(steps, accepted),

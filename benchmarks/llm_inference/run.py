@@ -81,7 +81,6 @@ def describe(config: Config) -> RunRecord:
     serving: dict[str, Any] = {
         "clock_error_s": clock_error_s(),
         "version": provenance["packages"].get(SERVERS[serve.server].package) or "",
-        "slo_source": SLOS[load.slo].source,
         "findings": [],
         "requests_format": REQUESTS_FORMAT,
     }

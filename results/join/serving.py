@@ -61,9 +61,7 @@ def _problems(run: Record, requests: Sequence[Json], end: Json) -> Iterator[str]
         yield f"{REQUESTS_NAME} has {len(requests)} requests, and its end counts {end['requests']}"
     if end["status"] != "ok":
         yield f"it is stored as ok, but its requests end as {end['status']}: {end['error']}"
-    source = serving.get("slo_source", "")
-    slo = SLOS.get(run.option("load.slo") or "") or Slo(stored["slo_ttft_s"], stored["slo_tpot_s"], source)
-    yield from differences(source, slo.source, "serving.slo_source", "its load")
+    slo = SLOS.get(run.option("load.slo") or "") or Slo(stored["slo_ttft_s"], stored["slo_tpot_s"])
     streams = run.option("load.concurrency") or run.layout.global_batch_size or 0
     measured, *_ = (one for one in run.windows if one.kind == "measured")  # the same on each of the server's nodes
     length_s, rate_per_s = rounded_s(measured.duration_s), run.option("load.rate_per_s") or 0.0

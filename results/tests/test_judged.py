@@ -74,7 +74,7 @@ def test_a_run_whose_job_did_not_end_by_itself_is_not_ranked(key, state, others,
 ASKED = {"questions": 16, "questions_file": "", "perplexity": False}
 ANSWERED = {"questions": 16, "tokens": 99, "agreement": 1.0, "repeat_agreement": 1.0, "has_logprobs": True, "wrong": 0}
 TEXT = {"perplexity_tokens": 300, "perplexity": 12.0, "perplexity_reference": 12.1}
-DRAFTS = {"method": "MTP", "draft_tokens": 3, "stated_length": 2.49, "source": "a table"}
+DRAFTS = {"draft_tokens": 3, "stated_length": 2.49}
 COUNTED = {"steps": 4e4, "accepted_tokens": 4e4 * 1.49, "measured_length": 2.49}
 
 

@@ -18,7 +18,7 @@ from record.model import Record
 from record.served import lock_step, metrics_of
 from record.served_rules import faults, late_client, miscounted, remarks
 
-SLO = Slo(0.06, 0.012, "")
+SLO = Slo(0.06, 0.012)
 # Intervals that hold in 95 of 100 cases hold fewer times in 1 of 100 tests; ones of 0.7 times their width, in 95.
 RUNS, FEWEST_HELD = 100, 90
 OPEN = {"rate_per_s": 20.0}
