@@ -22,7 +22,6 @@ from record.estimates import percentile_estimate, rate_estimate, share_estimate
 PERCENTILES = (50, 90, 99)  # of the latencies of requests
 Metrics = dict[str, float | int | str | None]  # by name, with its unit
 MOST_UNLIKE_COUNT = 0.01  # of output tokens, by the server's own count
-REQUESTS_FORMAT = 2  # of a file of requests, which ends with a line on its run
 OF_CONVERSATIONS = (  # metrics of a load of conversations alone
     *("prompt_tokens_of_requests", "possible_cached_tokens", "possible_cache_hit_percent", "turn_tokens_per_s"),
     *("mean_lanes", "cached_tokens", "fresh_tokens", "cache_hit_percent"),
@@ -135,12 +134,6 @@ def read_request(line: Mapping[str, Any]) -> Request:
     )
 
 
-def end_line(requests: int, status: str, error: str, answers: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the last line of a file of requests: its format, the status of the run, and its answers if it has some."""
-    end = {"format": REQUESTS_FORMAT, "requests": requests, "status": status, "error": error}
-    return {**end, "answers": answers} if answers else end
-
-
 @dataclass
 class Window:
     """Every request of a load, and the window in which their server was in its steady state.
@@ -178,10 +171,6 @@ class Window:
         for request in self.every:
             events = zip(request.times_s, request.counts, strict=True)
             yield from ((time_s, tokens) for time_s, tokens in events if self.holds(time_s))
-
-    def input_tokens(self) -> int:
-        """Return the prompts' tokens of requests whose first token arrived in the window: they were read by then."""
-        return sum(one.asked_input for one in self.every if self.holds(one.times_s[0]))
 
     def in_flight(self, start_s: float, end_s: float) -> float:
         """Return the mean number of requests in flight from one time to another."""
@@ -227,7 +216,8 @@ def metrics_of(window: Window, slo: Slo) -> Metrics:
     Goodput's share is that of requests that keep both limits (Zhong et al. 2024, arXiv:2401.09670).
     """
     tokens, in_flight = list(window.output_tokens()), window.in_flight(window.start_s, window.end_s)
-    output, inputs = sum(count for _, count in tokens), window.input_tokens()
+    # A prompt was read by the time of its first token.
+    inputs = sum(one.asked_input for one in window.every if window.holds(one.times_s[0]))
     ttfts_s = [one.ttft_s for one in window.requests]
     e2e_s = [one.e2e_s for one in window.requests]
     rate = rate_estimate(tokens, window.start_s, window.end_s, statistics.median(e2e_s))
@@ -235,7 +225,7 @@ def metrics_of(window: Window, slo: Slo) -> Metrics:
     good = sum(one.ttft_s <= slo.ttft_s and (one.tpot_s or 0.0) <= slo.tpot_s for one in window.requests)
     share = share_estimate(good, len(window.requests))
     found: Metrics = {
-        "measured_tokens": output,
+        "measured_tokens": sum(count for _, count in tokens),
         "measured_requests": len(window.requests),
         "input_tokens": inputs,
         "output_tokens_per_request": statistics.fmean(one.tokens for one in window.requests),

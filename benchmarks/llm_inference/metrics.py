@@ -12,6 +12,8 @@ from record.arithmetic import ratio
 from record.asked import acceptance_length
 from record.served import Request, Window
 
+REQUESTS_FORMAT = 2  # of a file of requests, which ends with a line on its run
+
 
 def by_the_server(
     config: Config, begin: Mapping[str, float | None], end: Mapping[str, float | None], window: Window
@@ -65,3 +67,9 @@ def request_line(request: Request, start_s: float) -> dict[str, Any]:
         **{name: getattr(request, name) for name in names},
         **({"place": request.place._asdict()} if request.place else {}),
     }
+
+
+def end_line(requests: int, status: str, error: str, answers: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the last line of a file of requests: its format, the status of the run, and its answers if it has some."""
+    end = {"format": REQUESTS_FORMAT, "requests": requests, "status": status, "error": error}
+    return {**end, "answers": answers} if answers else end

@@ -23,13 +23,10 @@ LEAST_REFERENCE = 0.01  # share of the questions of a file that a reference answ
 EDGES = 3.0  # times what is in flight may be counted on one side of a window's edges alone
 
 
-def _limits_are_those_of_a_preset(run: Record) -> Iterator[str]:
+def _preset_of_limits_and_version_are_known(run: Record) -> Iterator[str]:
     slo = run.option("load.slo")
     if slo is not None and slo not in SLOS:
         yield f"its limits of TTFT and TPOT are those of {slo!r}, but the presets are {', '.join(SLOS)}"
-
-
-def _version_is_of_a_package(run: Record) -> Iterator[str]:
     version, packages = run.serving.version, run.provenance.packages or {}
     if version and isinstance(run.config.get("serve"), dict) and version not in packages.values():
         yield f"serving.version is {version!r}, which provenance.packages does not have"
@@ -76,7 +73,10 @@ def _counts_are_whole(run: Record) -> Iterator[str]:
             yield f"metrics.{name} is {value:g}, which is no whole number"
 
 
-def _intervals_hold_their_value(run: Record) -> Iterator[str]:
+def _percentiles_rise_and_are_inside_their_intervals(run: Record) -> Iterator[str]:
+    names = {name: [f"{name}_p{percent}_s" for percent in PERCENTILES] for name in ("ttft", "tpot", "e2e")}
+    for each in (*names.values(), *zip(names["ttft"], names["e2e"], strict=True)):
+        yield from rising({"the least latency": 0.0, **{f"metrics.{name}": run.metrics.number(name) for name in each}})
     for name, value in vars(run.metrics).items():
         end = re.fullmatch(r"(.*)_(low|high)(_s|)", name)
         middle = run.metrics.number(f"{end[1]}{end[3]}") if end else None
@@ -103,12 +103,6 @@ def _goodput_agrees_with_its_percentiles(run: Record) -> Iterator[str]:
         good = share * requests
         if good > most + TOLERANCE * requests or good < least - TOLERANCE * requests:
             yield f"{good:.0f} of {requests:.0f} requests keep its limits, against its percentiles ({percent}th)"
-
-
-def _percentiles_rise(run: Record) -> Iterator[str]:
-    names = {name: [f"{name}_p{percent}_s" for percent in PERCENTILES] for name in ("ttft", "tpot", "e2e")}
-    for each in (*names.values(), *zip(names["ttft"], names["e2e"], strict=True)):
-        yield from rising({"the least latency": 0.0, **{f"metrics.{name}": run.metrics.number(name) for name in each}})
 
 
 def _requests_fill_the_streams(run: Record) -> Iterator[str]:
@@ -154,14 +148,12 @@ def _tokens_are_those_of_requests(run: Record) -> Iterator[str]:
 
 
 RULES = (
-    _limits_are_those_of_a_preset,
-    _version_is_of_a_package,
+    _preset_of_limits_and_version_are_known,
     _speculation_makes_the_tokens,
     _values_are_possible,
     _counts_are_whole,
-    _intervals_hold_their_value,
+    _percentiles_rise_and_are_inside_their_intervals,
     _goodput_agrees_with_its_percentiles,
-    _percentiles_rise,
     _requests_fill_the_streams,
     _tokens_are_those_of_requests,
 )

@@ -10,13 +10,13 @@ from dataclasses import asdict
 import pytest
 
 from benchmarks.common.launch import node_window
-from benchmarks.llm_inference.metrics import request_line
+from benchmarks.llm_inference.metrics import end_line, request_line
 from benchmarks.llm_inference.run import describe, parse
 from benchmarks.llm_inference.tests.simulated import closed_loop
 from record.answers import facts_of
 from record.asked import published_lengths
 from record.demand import SLOS
-from record.served import Window, end_line, metrics_of, read_request
+from record.served import Window, metrics_of, read_request
 from record.served_rules import late_client, remarks
 from results.join.serving import REQUESTS_NAME, request_problems
 from results.tests.of_dicts import contradictions, derived_otherwise
