@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jpwr.energy.estimate import JOULES_PER_WH
-from jpwr.median import median_interval, percentile
+from jpwr.median import percentile
 from record.arithmetic import product, ratio, smoothed, sum_of_all
 from record.asked import as_asked
-from record.model import Channel, Energy, NodeCheck, Record
+from record.model import Channel, Energy, Record
 from record.part import changed, is_number, with_known
 from record.values import grouped
 
@@ -34,7 +34,6 @@ def derive(record: Record, figures: Mapping[str, float] | None = None) -> Record
     if (fill := record.fill) and (rates := [copy.rate for copy in fill.per_copy]):
         spread_percent = 100 * (1 - min(rates) / max(rates))
         record = changed(record, fill=with_known(fill, {"slowest": min(rates), "spread_percent": spread_percent}))
-    record = with_known(record, {"node_check": _node_check(record)})
     # The time of a throughput is that of its windows, on the node where they take longest.
     spans = {f"{kind}_s": time_s for kind in KINDS if (time_s := record.longest_s(kind))}
     metrics = {**vars(record.metrics), **spans, **(figures or {})}
@@ -131,25 +130,15 @@ def _rates(record: Record, metrics: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _node_check(record: Record) -> NodeCheck | None:
-    """Return a node check whose figures have the median of their repeats with its 95 % interval."""
-    figures = []
-    for figure in record.node_check.figures:
-        if figure.values:
-            low, high = median_interval(figure.values)
-            figure = with_known(figure, {"value": statistics.median(figure.values), "low": low, "high": high})
-        figures.append(figure)
-    return changed(record.node_check, figures=figures) if record.node_check else None
-
-
 def _figures(record: Record, _: Mapping[str, Any]) -> dict[str, Any]:
     """Return the median of each figure over all devices, or links with the largest message, by name and unit."""
-    known = [figure for figure in record.node_check.figures if figure.value is not None]
-    alike = grouped(known, lambda figure: f"{figure.name}_{FIGURE_UNITS[figure.unit]}")
+    measured = [figure for figure in record.node_check.figures if figure.values]
+    alike = grouped(measured, lambda figure: f"{figure.name}_{FIGURE_UNITS[figure.unit]}")
     medians = {}
     for name, figures in alike.items():
         largest = max(figure.bytes or 0 for figure in figures)
-        medians[name] = statistics.median(figure.value or 0.0 for figure in figures if (figure.bytes or 0) == largest)
+        every = [figure.values for figure in figures if (figure.bytes or 0) == largest]
+        medians[name] = statistics.median(map(statistics.median, every))
     return medians
 
 

@@ -186,7 +186,6 @@ class Energy(Uncertain):
     windows_w: Annotated[Number, "from the first window to the last, where elsewhere_w is clearly higher"] = _added()
     elsewhere_w: Annotated[Number, "highest mean power over an equal time outside of the windows"] = _added()
     sensor_channels: Annotated[list[Channel] | None, "of the run's own sensors, where a meter counts"] = _added()
-    jpwr_version: Text = None
     power_limit_w: Annotated[Amount, "of each device; null if they differ"] = None
     clock_limit_mhz: Annotated[Amount, "of each device; null if none is known, or they differ"] = None
     power_limited_percent: Annotated[Amount, "of the windows in which the power limit bound"] = None
@@ -302,17 +301,14 @@ class Provenance(Part):
 
 
 class Figure(Numbers):
-    """Rate of a device, or of the links of a node or of all nodes; null with a reason."""
+    """Rate of a device, or of the links of a node or of all nodes."""
 
     name: Name
     unit: Literal["TFLOP/s", "GB/s"]
     scope: Annotated[Literal["device", "node", "all"], "what it belongs to"]
     rank: Annotated[Whole, "of the device, or the first of several"]
     values: Annotated[list[KnownAmount], "of its repeats"]
-    value: Annotated[Amount, "their median, with low and high of its 95 % interval"] = None
-    low: Amount = None
-    high: Amount = None
-    reason: Annotated[str, "why the value is null"] = ""
+    reason: Annotated[str, "why it has no values"] = ""
     bytes: Annotated[Amount, "of a message"] = None
     ranks: Annotated[Whole, "devices that share it"] = 1
 

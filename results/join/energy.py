@@ -58,7 +58,6 @@ def energy_of(record: Record, traces: Sequence[TraceSums], kind: str) -> Energy:
         energy_wh=math.fsum(channel.energy_wh or 0.0 for channel in channels),
         power_kind="measured",
         power_scope=nodes[0].scope,
-        jpwr_version=traces[0].meta.get("jpwr_version"),
         channels=channels,
         notes=[words for node in nodes for words in node.notes],
         sampled_by_scope=Numbers.of(_sampled_by_scope(nodes)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import re
 import statistics
 import zlib
 from collections import Counter
@@ -24,12 +25,13 @@ from record.served_rules import faults, late_client, miscounted, remarks, unconf
 REQUESTS_NAME = "record.requests.jsonl.gz"
 MOST_BYTES = 1 << 30  # of a file of requests, unpacked: ten million arrivals take a tenth
 NEWER = {"tflop_per_j"}  # derived numbers that older results lack
-# Keys and paths that are not compared: older results alone have them, or the site states them, which no trace shows.
+# Keys, and paths without places in lists, that are not compared: of older results alone, and what a site states.
 NOT_COMPARED = {
-    *("open_s", "over_time", "power_W", "power_uncertainty_percent", "reads_by_size", "sampling_interval_s", "site"),
-    *("j_per_output_token_half_width", "j_per_request_half_width", "j_per_total_token_half_width", "largest_gap"),
-    *("serving.answers.tokens", "steps_to_loss", "trained_tokens"),
-    *("io.data", "io.notes", "io.source", "io.windows.effective.read_s", "io.windows.measured.read_s"),
+    *("jpwr_version", "largest_gap", "open_s", "over_time", "power_W", "power_uncertainty_percent", "reads_by_size"),
+    *("sampling_interval_s", "site", "steps_to_loss", "trained_tokens", "serving.answers.tokens"),
+    *(f"j_per_{name}_half_width" for name in ("output_token", "request", "total_token")),
+    *(f"io.{path}" for path in ("data", "notes", "source", "windows.effective.read_s", "windows.measured.read_s")),
+    *(f"node_check.figures.{name}" for name in ("value", "low", "high")),
 }
 ORIGIN = "the file of requests"
 TOLERANCE = 1e-9  # relative, of a number that is computed again
@@ -185,7 +187,7 @@ def differences(
         keys = stored.keys() if of_stored else stored.keys() | (again.keys() - NEWER)
         for key in sorted(keys):
             path = f"{name}.{key}".lstrip(".")
-            if not NOT_COMPARED & {key, path}:
+            if not NOT_COMPARED & {key, re.sub(r"\[\d+\]", "", path)}:
                 yield from differences(stored.get(key), again.get(key), path, origin, of_stored)
     elif isinstance(stored, list) and isinstance(again, list) and len(stored) == len(again):
         for index, (value, other) in enumerate(zip(stored, again, strict=True)):
