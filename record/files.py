@@ -1,4 +1,4 @@
-"""What files of users and of the suite have in common: rows of CSV, names that look like others, and their error."""
+"""Rows of CSV files, names that look like others, and the error of a file that a user can fix."""
 
 from __future__ import annotations
 
