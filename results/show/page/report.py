@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jpwr.process.whole_file import write_whole
-from record.values import LONGEST_BYTES, count, grouped, value_at
+from record.values import count, grouped, value_at
 from results.files.quantities import QUANTITIES, Quantity, quantities
 from results.files.workloads import facts_about
 from results.find.in_parallel import for_each
@@ -45,6 +45,7 @@ ENDINGS = (".html", ".htm")
 DETAILS_SHOWN = 3  # cases of a limit
 LONG_TEXT = 24  # characters: a longer text is wrapped
 KEPT = {False: "NO", None: "unknown", True: "yes"}  # a rule of an energy, from the worst case to the best
+LONGEST_BYTES = 200  # of the name of a file without its ending: usual file systems allow 255
 RESERVED = ("index", "script")  # names of other files of a site
 
 

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from ioprof.summary import MB, size, tier_s, what_to_stage
-from record.arithmetic import median_of_all, ratio
+from record.arithmetic import ratio
 from record.model import Reads, Region, Regions, WindowReads
 from record.part import changed
 from record.values import value_at
@@ -68,6 +68,12 @@ def _median(regions: Sequence[Region]) -> Region:
         whole_s=median_of_all([region.whole_s for region in regions]),
         imbalance_percent=median_of_all([region.imbalance_percent for region in regions]),
     )
+
+
+def median_of_all(values: Sequence[float | None]) -> float | None:
+    """Return the median; None without values, or if one is unknown."""
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known and len(known) == len(values) else None
 
 
 def region_table(results: Sequence[PointResults]) -> Table:
