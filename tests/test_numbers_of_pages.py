@@ -12,12 +12,12 @@ from jpwr.energy import counter, window
 from jpwr.intervals import ASSUMED_ACCURACY, SAMPLES_FOR_A_PEAK
 from jpwr.report.notes import REPEATED
 from record.model import SCHEMA_VERSION
+from results import predict
 from results.files.systems import System
 from results.files.workloads import workloads
 from results.join.nodes import MOST_PARTS
 from results.points import judged, repeats
 from results.points.estimate import MEDIAN_ERROR, students_t
-from results.predict import predict, ratio
 from results.verdicts import power_level, quality
 from results.verdicts.requirements import MOST
 from tests.conftest import REPOSITORY
@@ -90,7 +90,7 @@ STATED = [
     (THROUGHPUT, gflop("resnet50", "ResNet-50 v1.5", "224 pixels")),
     (PREDICTION, f"to at least {predict.FEWEST_POINTS} points"),
     (PREDICTION, f"more than {predict.FURTHEST} times or less than half of a measured one"),
-    (PREDICTION, f"with fewer than {ratio.FEWEST_SYSTEMS} systems"),
+    (PREDICTION, f"with fewer than {predict.FEWEST_SYSTEMS} systems"),
     (SYSTEM, f"| window of {power_level.MIN_CORE_S:g} s |"),
     (SYSTEM, f"A gap of more than {2 * power_level.MAX_STEP_S:g} s"),
     (

@@ -14,8 +14,7 @@ from jpwr.process.whole_file import write_whole
 from record.values import count, grouped
 from results.points.learning import as_csv, read_references, reference_of
 from results.points.repeats import by_point
-from results.predict.predict import Group, Prediction, PredictionError, groups_of, kind_of
-from results.predict.ratio import Ratio
+from results.predict import Group, Prediction, PredictionError, Ratio, groups_of, kind_of
 from results.show.tables.cells import FORMS
 from results.show.tables.table import prediction_table
 from results.show.words import merged

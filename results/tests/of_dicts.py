@@ -10,7 +10,7 @@ from record import checks
 from record.derivation import derive, derived_energy
 from record.model import Record
 from record.part import as_json
-from results import achievable, load
+from results import load
 from results.exchange import recomputed
 from results.find import records
 from results.join import energy, meter, reads
@@ -80,7 +80,7 @@ def add_meter(*arguments: Any) -> list[str]:
 
 
 def add_achievable(*arguments: Any) -> list[str]:
-    return _in_place(achievable.with_achievable, *arguments)
+    return _in_place(load.with_achievable, *arguments)
 
 
 limits = taking_dicts(words.limits)

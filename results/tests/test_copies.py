@@ -9,7 +9,7 @@ import pytest
 from results.collect import collect, failed_result
 from results.exchange.archive import verify, write_archive
 from results.find.records import RecordError
-from results.predict.predict import groups_of
+from results.predict import groups_of
 from results.show.page.first_page import first_page
 from results.show.plots.charts import styles_of_systems
 from results.tests.builder import CPU, GPU0, GPU1, altered, make_record, result, window

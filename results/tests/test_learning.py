@@ -26,7 +26,7 @@ from results.points.learning import (
     reference_of,
 )
 from results.points.repeats import by_point
-from results.predict.predict import groups_of
+from results.predict import groups_of
 from results.tests import builder
 from results.verdicts.compare import compare
 from results.verdicts.quality import deviations

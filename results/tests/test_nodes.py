@@ -8,8 +8,8 @@ import pytest
 
 from caraml.cli import main
 from record.model import Record
-from results.achievable import published_rates as published
 from results.files.typed_files import stated
+from results.load import published_rates as published
 from results.points.estimate import Outcome, exit_code
 from results.tests import builder
 from results.tests.builder import PER_NODE, REPEATS, check, figure

@@ -10,22 +10,25 @@ from itertools import product
 import pytest
 
 from results.files.systems import read_systems
-from results.predict.predict import (
+from results.predict import (
     BETWEEN,
     BEYOND,
     OTHER_DEVICES,
     LeftOut,
     Measured,
     PredictionError,
+    Ratio,
     curve,
+    figure,
     groups_of,
     half_interval,
+    half_of_systems,
     left_out,
+    misses,
+    published,
     source_of,
     too_far,
 )
-from results.predict.ratio import Ratio, figure, misses, published
-from results.predict.ratio import half_interval as half_of_systems
 from results.published import throughputs
 from results.tests.builder import result
 from results.tests.of_dicts import by_point

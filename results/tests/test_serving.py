@@ -12,11 +12,11 @@ from record.derivation import derive
 from record.findings import finding
 from record.model import Record
 from record.part import changed
-from results.achievable import with_bandwidth
 from results.collect import collect
 from results.find.records import RESULT_NAME, RecordError, find_records, read_checked, write_record
+from results.load import with_bandwidth
 from results.points.estimate import Outcome
-from results.predict.predict import groups_of
+from results.predict import groups_of
 from results.show.plots.charts import styles_of_systems
 from results.show.plots.workload import charts_of
 from results.show.tables.table import point_table, within_limits

@@ -11,7 +11,7 @@ from results.find.records import Record, RecordError
 from results.frames import of_point, of_runs
 from results.points.facts import place_of, sort_key
 from results.points.repeats import PointResults
-from results.predict.predict import Prediction
+from results.predict import Prediction
 from results.published import Figure, published
 from results.show.tables.cells import Cell, Table, rendered
 from results.verdicts.quality import ESTIMATE, grade

@@ -1,1 +1,0 @@
-"""Predictions of points that were not measured, with their error; a ranking never includes them."""
