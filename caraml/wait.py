@@ -30,7 +30,7 @@ from record.values import count
 from results.collect import failed_result
 from results.find.folders import ATTEMPTS, points, runs_of
 from results.find.records import RESULT_NAME, read_record, write_record
-from results.points.jube_row import write_row
+from results.points.repeats import write_row
 
 SUBMITTED = "submitted"
 # Files in a point's folder before its job starts; all others belong to one attempt.

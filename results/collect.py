@@ -22,7 +22,7 @@ from results.join.energy import energy_of, energy_per_checkpoint, write_energies
 from results.join.hosts import energy_of_roles, with_hosts
 from results.join.nodes import TRACES, TraceSums, read_sums
 from results.join.reads import reads_of
-from results.points.jube_row import folder_of_point, write_row
+from results.points.repeats import folder_of_point, write_row
 
 RECORD_NAME = "record.json"
 JOB_ERRORS = "job.err"

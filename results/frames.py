@@ -20,8 +20,7 @@ from results.files.quantities import QUANTITIES
 from results.join.energy import ENERGIES_NAME
 from results.load import load
 from results.points.estimate import Estimate
-from results.points.jube_row import status_of
-from results.points.repeats import PointResults, by_point
+from results.points.repeats import PointResults, by_point, status_of
 from results.verdicts.power_level import lowest_level, power_level
 from results.verdicts.quality import accuracy_text, energy_kind, grade, why_not_ranked
 from results.verdicts.ranking import why_left_out

@@ -50,8 +50,7 @@ from results.show.tables.verdicts import (
 from results.verdicts import compare as comparing
 from results.verdicts.nodes import NODE_CHECK, THRESHOLD_PERCENT, differences, judge, medians, outcomes
 from results.verdicts.requirements import Requirements, read_requirements
-from results.verdicts.tender.decision import Decision
-from results.verdicts.tender.pledge import Pledge, read_pledge
+from results.verdicts.tender import Decision, Pledge, read_pledge
 
 
 def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:

@@ -19,7 +19,7 @@ from caraml.plan.tags import FILL, IO, JOB, SHARED
 from jpwr.process.whole_file import write_whole
 from record.model import SCHEMA_VERSION, Json
 from results.find.records import RESULT_NAME, write_record
-from results.points.jube_row import write_row
+from results.points.repeats import write_row
 
 POINT = "point.txt"
 SCRIPTS = ("job.sh", "node.sh")

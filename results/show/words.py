@@ -20,7 +20,7 @@ from results.verdicts.ranking import by_energy_kind, rank, ranked_points, why_le
 from results.verdicts.requirements import Requirements
 from results.verdicts.scale import Machine
 from results.verdicts.score import Change, Ranked, Scored
-from results.verdicts.tender.decision import Decision
+from results.verdicts.tender import Decision
 
 EXAMPLES = 3  # places of a finding that are named
 NEAR = 20.0  # largest factor on a weight that is reported

@@ -14,7 +14,7 @@ from results.tests.builder import thrice
 from results.tests.of_dicts import by_point
 from results.verdicts.accept import accept
 from results.verdicts.cost import Costs, Price
-from results.verdicts.tender.decision import Decision
+from results.verdicts.tender import Decision
 
 GPT = "workloads: {gpt: {benchmark: llm_training, precision: bf16}}\n"
 THROUGHPUT = "must: [{of: gpt, what: throughput, at_least: 90}]\n"

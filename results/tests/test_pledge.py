@@ -19,8 +19,7 @@ from results.tests import builder
 from results.tests.builder import altered
 from results.tests.of_dicts import by_point, write_report
 from results.verdicts.requirements import read_requirements
-from results.verdicts.tender.decision import Decision
-from results.verdicts.tender.pledge import read_pledge
+from results.verdicts.tender import Decision, read_pledge
 from tests.needs import need
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -19,7 +19,7 @@ from results.show.words import changes, first_of, measure_next, not_ranked, of_w
 from results.tests import builder, offered
 from results.tests.of_dicts import by_point, limits
 from results.verdicts.cost import Costs, Price
-from results.verdicts.tender.decision import Decision
+from results.verdicts.tender import Decision
 
 
 class Sections(HTMLParser):

@@ -35,7 +35,7 @@ from results.verdicts.accept import accept
 from results.verdicts.cost import Costs, cheapest, tied_with_cheapest
 from results.verdicts.ranking import ranked_points
 from results.verdicts.requirements import read_requirements
-from results.verdicts.tender.decision import Decision
+from results.verdicts.tender import Decision
 
 SLOW, FAST = "A100", "H200"
 NEEDS = """

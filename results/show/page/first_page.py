@@ -22,7 +22,7 @@ from results.verdicts.quality import ESTIMATE, energy_kind, grade, why_not_ranke
 from results.verdicts.ranking import best_of_systems, fastest, rank, ranked_points, why_left_out
 from results.verdicts.requirements import Budget
 from results.verdicts.score import Scored
-from results.verdicts.tender.decision import Decision
+from results.verdicts.tender import Decision
 
 MILLION = 1e6
 SIGNS = {Outcome.PASSED: "met", Outcome.FAILED: "not met", Outcome.UNDECIDED: "undecided"}

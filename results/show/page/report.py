@@ -37,8 +37,7 @@ from results.verdicts.cost import Costs, provisioned_sources
 from results.verdicts.power_level import lowest_level
 from results.verdicts.quality import GRADES, energy_kind, energy_rules
 from results.verdicts.requirements import Requirements
-from results.verdicts.tender.decision import Decision
-from results.verdicts.tender.pledge import Pledge
+from results.verdicts.tender import Decision, Pledge
 
 TEMPLATE = "report.html.j2"
 ENDINGS = (".html", ".htm")

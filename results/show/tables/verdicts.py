@@ -21,7 +21,7 @@ from results.verdicts.compare import METRICS, Comparison
 from results.verdicts.cost import Costs, cheapest, cost_of, crossings
 from results.verdicts.measures import Answer
 from results.verdicts.nodes import MATMUL, Kind, NodeVerdict, Subject
-from results.verdicts.tender.decision import Decision
+from results.verdicts.tender import Decision
 
 MARKS = {Outcome.PASSED: "✓", Outcome.FAILED: "✗", Outcome.UNDECIDED: "?"}
 OF_PLEDGE = {Outcome.PASSED: "kept", Outcome.FAILED: "not kept"}
