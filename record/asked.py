@@ -75,7 +75,7 @@ def _served(record: Record) -> dict[str, Any]:
     url, path = record.option("serve.url"), record.option("serve.model_path") or ""
     is_started = not url and not record.option("serve.real_weights")
     name = f"server at {url}" if url else server
-    own = Path(path).name or record.option("serve.served_model") or record.option("serve.model")
+    own = Path(str(path)).name or record.option("serve.served_model") or record.option("serve.model")
     serving: dict[str, Any] = {"server": name, "slo": record.option("load.slo")}
     if known := record.serving.speculation:
         drafts = _asked_speculation(record)
@@ -154,13 +154,13 @@ def _sample_of_load(record: Record) -> str | None:
         stored = re.search("[0-9a-f]{12}", record.sample)
         is_made = trace in MADE and isinstance(seed, int)
         digest = made_trace(trace, seed)[0] if is_made else stored[0] if stored else "unknown"
-        words = f"conversations of {Path(trace).name}, SHA-256 {digest}"
+        words = f"conversations of {Path(str(trace)).name}, SHA-256 {digest}"
     elif None in asked:
         return None
     else:
         mean_input, mean_output, sigma, lengths_file = asked
         words = f"{mean_input}/{mean_output} tokens" + (f", log-normal {sigma:g}" if sigma else "")
-        words = f"lengths of {Path(lengths_file).name}" if lengths_file else words
+        words = f"lengths of {Path(str(lengths_file)).name}" if lengths_file else words
     drafts, length, model = _asked_speculation(record)
     of_user = f", {_speculation_words(drafts, length)} by the user" if length else f", acceptance of {model}"
     return words + of_user if drafts else words

@@ -210,6 +210,7 @@ def test_what_older_results_have_is_no_difference_and_other_keys_are(job):
     older["energy"]["sampling_interval_s"] = older["io"]["job"]["open_s"] = 1.0
     older["io"] |= {"data": {}, "notes": [], "over_time": [], "source": "ioprof 1.0"}
     older["io"]["windows"]["measured"]["read_s"] = 1.0
+    older["node_check"], again["node_check"] = ({"figures": [{"values": [1.0]} | more]} for more in ({"low": 1.0}, {}))
     assert list(differences(older, again, "")) == []
     older["data"] = older["io"]["job"]["notes"] = "x"
     assert len(list(differences(older, again, ""))) == 2
