@@ -19,8 +19,7 @@ from results.find.records import MARKS, RecordError, find_records, marks_above, 
 from results.load import derived
 from results.points.repeats import by_point
 from results.show.words import failure, merged
-from results.verdicts.quality import deviations
-from results.verdicts.ranking import ranked_points, why_left_out
+from results.verdicts.quality import deviations, ranked_points, why_left_out
 
 SIGNERS = "signers"  # file of those who may hand in, as OpenSSH has it
 UNSIGNED = "unsigned"  # file with the folders of the project's own results

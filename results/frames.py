@@ -22,8 +22,7 @@ from results.load import load
 from results.points.estimate import Estimate
 from results.points.repeats import PointResults, by_point, status_of
 from results.verdicts.power_level import lowest_level, power_level
-from results.verdicts.quality import accuracy_text, energy_kind, grade, why_not_ranked
-from results.verdicts.ranking import why_left_out
+from results.verdicts.quality import accuracy_text, energy_kind, grade, why_left_out, why_not_ranked
 
 if TYPE_CHECKING:
     from pandas import DataFrame

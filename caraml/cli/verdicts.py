@@ -32,7 +32,6 @@ from caraml.sweep import no_results, run_folder
 from record.values import count, epoch_s
 from results.exchange.archive import unpacked
 from results.find.records import RecordError
-from results.history import changes_of, series_of
 from results.load import Loaded, below, good_checks, names_of_offers
 from results.points.estimate import Outcome, exit_code
 from results.points.repeats import by_point
@@ -48,6 +47,7 @@ from results.show.tables.verdicts import (
     verdicts_json,
 )
 from results.verdicts import compare as comparing
+from results.verdicts.compare import changes_of, series_of
 from results.verdicts.nodes import NODE_CHECK, THRESHOLD_PERCENT, differences, judge, medians, outcomes
 from results.verdicts.requirements import Requirements, read_requirements
 from results.verdicts.tender import Decision, Pledge, read_pledge

@@ -15,8 +15,7 @@ from results.points.facts import choices_of, place_of, point_of
 from results.points.repeats import PointResults
 from results.verdicts.accept import Verdict
 from results.verdicts.cost import Costs, cheapest, tied_with_cheapest
-from results.verdicts.quality import deviations, why_not_ranked
-from results.verdicts.ranking import by_energy_kind, rank, ranked_points, why_left_out
+from results.verdicts.quality import by_energy_kind, deviations, rank, ranked_points, why_left_out, why_not_ranked
 from results.verdicts.requirements import Requirements
 from results.verdicts.scale import Machine
 from results.verdicts.score import Change, Ranked, Scored

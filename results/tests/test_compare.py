@@ -11,7 +11,7 @@ from caraml.cli import main
 from results.show.tables.verdicts import comparison_text
 from results.tests import builder
 from results.tests.of_dicts import by_point, compare
-from results.verdicts.ranking import rank
+from results.verdicts.quality import rank
 
 
 def result(speed, batch=8, devices=1, system="A", scope="device", per_wh=10.0, **changes):

@@ -14,7 +14,7 @@ from results.show.page.first_page import first_page
 from results.show.plots.charts import styles_of_systems
 from results.tests.builder import CPU, GPU0, GPU1, altered, make_record, result, window
 from results.tests.of_dicts import by_point, contradictions
-from results.verdicts.ranking import ranked_points
+from results.verdicts.quality import ranked_points
 
 UUIDS = [f"GPU-{number:08d}-0000-0000-0000-000000000000" for number in (1, 2)]
 GPUS = [info._replace(device_id=one) for info, one in zip((GPU0, GPU1), UUIDS, strict=True)]

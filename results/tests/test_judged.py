@@ -12,8 +12,7 @@ from results.points.estimate import Outcome
 from results.tests import builder
 from results.tests.builder import served, verdicts
 from results.tests.of_dicts import by_point, contradictions
-from results.verdicts.quality import deviations
-from results.verdicts.ranking import ranked_points
+from results.verdicts.quality import deviations, ranked_points
 
 SOUND = {"name": "H100", "uuid": "GPU-00000000-0000-0000-0000-000000000001", "mig.mode.current": "Disabled"}
 SOUND |= {"ecc.mode.current": "Enabled", "compute_mode": "Default", "persistence_mode": "Disabled"}

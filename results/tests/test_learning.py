@@ -29,8 +29,7 @@ from results.points.repeats import by_point
 from results.predict import groups_of
 from results.tests import builder
 from results.verdicts.compare import compare
-from results.verdicts.quality import deviations
-from results.verdicts.ranking import ranked_points
+from results.verdicts.quality import deviations, ranked_points
 
 STEPS = 40
 REPOSITORY = Path(__file__).resolve().parents[2]

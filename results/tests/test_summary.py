@@ -8,7 +8,7 @@ from record.values import WORK
 from results.show.words import of_workload
 from results.tests import builder
 from results.tests.of_dicts import by_point
-from results.verdicts.ranking import best_of_systems, fastest, ranked_points
+from results.verdicts.quality import best_of_systems, fastest, ranked_points
 
 SPREAD = (0.99, 1.0, 1.01)
 

@@ -12,8 +12,7 @@ from results.points.estimate import Outcome
 from results.tests import builder
 from results.tests.of_dicts import by_point, compare
 from results.tests.test_accept import judged
-from results.verdicts.quality import deviations, missed
-from results.verdicts.ranking import ranked_points
+from results.verdicts.quality import deviations, missed, ranked_points
 
 PASSED, FAILED, OPEN = Outcome.PASSED, Outcome.FAILED, Outcome.UNDECIDED
 TARGET = 3.0

@@ -33,7 +33,7 @@ from results.tests.builder import write_served
 from results.tests.test_stored import Text
 from results.verdicts.accept import accept
 from results.verdicts.cost import Costs, cheapest, tied_with_cheapest
-from results.verdicts.ranking import ranked_points
+from results.verdicts.quality import ranked_points
 from results.verdicts.requirements import read_requirements
 from results.verdicts.tender import Decision
 

@@ -1,23 +1,24 @@
-"""Comparison of two sets of results: ratios of throughput and of work per energy."""
+"""Comparison of two sets of results, and of a machine over time: ratios of throughput and of work per energy."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from record.values import THROUGHPUT, WORK, grouped
+from record.values import THROUGHPUT, WORK, count, epoch_s, grouped
 from results.find.records import Record, RecordError
-from results.points.estimate import Estimate, product
-from results.points.facts import LONGEST, UNKNOWN, Point, facts_of, point_of, together
+from results.points.estimate import Estimate, Outcome, judge, product
+from results.points.facts import LONGEST, UNKNOWN, Point, as_key, choices_of, facts_of, point_of, together
 from results.points.repeats import PointResults, by_point, unsteady
-from results.verdicts.quality import ESTIMATE, accuracy_text, grade, why_not_ranked
-from results.verdicts.ranking import why_left_out
+from results.verdicts.quality import ESTIMATE, accuracy_text, grade, why_left_out, why_not_ranked
 
 # Title and path of the values that are compared; for all of them more is better.
 METRICS = (("throughput", THROUGHPUT), ("work per energy", WORK))
 SIDES = ("base", "other")
 OF_BOTH = ("smaller", "to_loss")  # that keep a point from rankings, and not two such points from a comparison
 COMMIT_LETTERS = 12
+FEWEST_RUNS = 2  # runs on each side of a change over time: one has no interval
 
 
 class Line(NamedTuple):
@@ -162,3 +163,72 @@ def _differences(facts: Callable[[Record], Mapping[str, str | None]], *sides: Se
         for name in sorted(base.keys() | other.keys())
         if base.get(name) != other.get(name)
     ]
+
+
+class Change(NamedTuple):
+    """Change of one quantity of a point; FAILED if its whole interval is worse than the threshold."""
+
+    outcome: Outcome
+    text: str  # a line, and one for what else changed, or why it cannot be decided
+
+
+def created_s(run: Record) -> float:
+    """Return the time at which a run was created, in seconds since 1970; NaN if it is not known."""
+    moment_s = epoch_s(run.provenance.created)
+    return math.nan if moment_s is None else moment_s
+
+
+def series_of(records: Iterable[Record]) -> list[list[Record]]:
+    """Return the runs of each system, point, options and set limits in order of time, without those of no time."""
+    timed = (record for record in records if math.isfinite(created_s(record)))
+    return list(grouped(sorted(timed, key=created_s), _series).values())
+
+
+def _series(record: Record) -> tuple[object, ...]:
+    """Return what is equal for the runs of a series: limits that it set itself are among it."""
+    facts = facts_of(record)
+    is_set = any(channel.limits.limits_set_by for channel in record.sensor_channels)
+    return *facts[:3], as_key(facts.work), as_key(facts.limits) if is_set else ()
+
+
+def changes_of(records: Iterable[Record], number: int, since_s: float, threshold: float) -> list[Change]:
+    """Compare the last runs of each point with its first ones since a time, at most `number` of each.
+
+    threshold: a relative loss that counts as worse.
+    """
+    found = []
+    for runs in series_of(records):
+        good = [run for run in runs if run.is_good]
+        if not good:
+            continue
+        first = [run for run in good if created_s(run) >= since_s][:number]
+        last = [run for run in good if run not in first][-number:]
+        failed = sum(created_s(run) > created_s(good[-1]) for run in runs)
+        found += _changes(good[0], first, last, failed, threshold)
+    return found
+
+
+def _changes(
+    any_run: Record, first: Sequence[Record], last: Sequence[Record], failed: int, threshold: float
+) -> list[Change]:
+    reasons = [f"its last {count(failed, 'run')} failed"] if failed else []
+    place = ", ".join([any_run.system, str(point_of(any_run)), *choices_of(any_run)])
+    if min(len(first), len(last)) < FEWEST_RUNS:
+        reasons.append(
+            f"{len(first)} first and {count(len(last), 'last run')}, at least {FEWEST_RUNS} of each are needed"
+        )
+        words = f"{place}, {METRICS[0][0]}: {Outcome.UNDECIDED.value}"
+        return [Change(Outcome.UNDECIDED, "\n  ".join([words, *reasons]))]
+    compared = compare(first, last)
+    [line] = compared.lines
+    ends = last[0], last[-1], first[0], first[-1]
+    days = ", {} to {} over {} to {}".format(*(str(run.provenance.created)[:10] for run in ends))
+    remarks = [*reasons, *line.remarks, *compared.machines]
+    found = []
+    for (title, _), ratio in zip(METRICS, line.ratios, strict=True):
+        if ratio is not None and ratio.interval:
+            outcome = judge(lambda end: end >= 1 - threshold, ratio.interval)
+            outcome = Outcome.UNDECIDED if outcome is Outcome.PASSED and failed else outcome
+            words = f"{place}, {title}: {outcome.value} {ratio.text} times{days}"
+            found.append(Change(outcome, "\n  ".join([words, *remarks])))
+    return found

@@ -22,8 +22,7 @@ from results.files.workloads import facts_about
 from results.find.records import Record, RecordError
 from results.points.estimate import Estimate, Part, of_runs
 from results.points.repeats import PointResults
-from results.verdicts.quality import energy_kind, why_not_ranked
-from results.verdicts.ranking import why_left_out
+from results.verdicts.quality import energy_kind, why_left_out, why_not_ranked
 
 # Usual electricity is 0.03 to 0.5 of these currencies per kWh; in others, a large number may be right.
 CURRENCIES, MOST_PER_KWH = ("EUR", "€", "EURO", "USD", "$", "US$", "GBP", "£", "CHF", "CAD", "AUD"), 2.0

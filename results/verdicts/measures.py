@@ -13,8 +13,17 @@ from results.points.estimate import Estimate, Interval, exactly, trimmed_mean
 from results.points.facts import Setup
 from results.points.repeats import PointResults
 from results.verdicts.power_level import LEVELS, lowest_level
-from results.verdicts.quality import ESTIMATE, deviations, grade, missed, why_not_ranked, window_too_short
-from results.verdicts.ranking import fastest, ranked_points, why_left_out
+from results.verdicts.quality import (
+    ESTIMATE,
+    deviations,
+    fastest,
+    grade,
+    missed,
+    ranked_points,
+    why_left_out,
+    why_not_ranked,
+    window_too_short,
+)
 from results.verdicts.requirements import LATENCIES, MEASURED, SECONDS, TIMES, TO_LOSS, Quantity, Selection
 from results.verdicts.scale import setup_at_scale, unlike_setups
 

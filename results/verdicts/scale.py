@@ -18,8 +18,7 @@ from results.points.estimate import Estimate, exactly
 from results.points.facts import CPUS, DEVICE, FLOPS, Setup, as_key, differences, facts_of, own_name
 from results.points.repeats import PointResults
 from results.verdicts.cost import HOURS_PER_YEAR, Costs, Price, uncovered_w
-from results.verdicts.quality import why_not_ranked
-from results.verdicts.ranking import best_by_devices, fastest, ranked_points
+from results.verdicts.quality import best_by_devices, fastest, ranked_points, why_not_ranked
 from results.verdicts.requirements import Budget
 
 POWER = "energy.avg_power_w"

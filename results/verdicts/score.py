@@ -16,8 +16,7 @@ from results.points.repeats import PointResults
 from results.verdicts.accept import Verdict
 from results.verdicts.cost import Costs
 from results.verdicts.measures import Answer, answer, check_alike
-from results.verdicts.quality import energy_kind
-from results.verdicts.ranking import ranked_points
+from results.verdicts.quality import energy_kind, ranked_points
 from results.verdicts.requirements import MEASURED, Budget, Quantity, Requirements, Selection
 from results.verdicts.scale import NOT_SHARED, Machine, devices_per_node, hungriest, on_most_devices
 

@@ -18,8 +18,17 @@ from results.points.repeats import PointResults
 from results.show.plots.charts import Styles
 from results.show.tables.cells import half_text
 from results.verdicts.cost import Costs, cost_of
-from results.verdicts.quality import ESTIMATE, energy_kind, grade, why_not_ranked
-from results.verdicts.ranking import best_of_systems, fastest, rank, ranked_points, why_left_out
+from results.verdicts.quality import (
+    ESTIMATE,
+    best_of_systems,
+    energy_kind,
+    fastest,
+    grade,
+    rank,
+    ranked_points,
+    why_left_out,
+    why_not_ranked,
+)
 from results.verdicts.requirements import Budget
 from results.verdicts.score import Scored
 from results.verdicts.tender import Decision

@@ -34,8 +34,7 @@ from results.show.plots.workload import frame_of, speed_against_energy
 from results.show.tables.cells import Table
 from results.show.tables.table import point_table, record_table
 from results.show.words import failure, limits, merged
-from results.verdicts.quality import why_not_ranked
-from results.verdicts.ranking import why_left_out
+from results.verdicts.quality import why_left_out, why_not_ranked
 
 FILES = "files_of_site.txt"  # names of all files: the next site removes these and no others
 

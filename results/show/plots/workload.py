@@ -15,13 +15,13 @@ from record.model import Record
 from record.values import PER_DEVICE, devices_text, rounded, value_at
 from results.files.quantities import QUANTITIES
 from results.frames import alike, points_frame
-from results.history import created_s
 from results.join.nodes import TRACES
 from results.points.facts import choices_of, point_of
 from results.points.repeats import PointResults
 from results.show.plots.charts import COLOURS, DOTS, GREY, Axis, Chart, Styles, bars, heat_map, pareto, series
 from results.show.tables.parts import ORDER, OTHER, WINDOWS, regions_of
-from results.verdicts.ranking import fastest
+from results.verdicts.compare import created_s
+from results.verdicts.quality import fastest
 
 if TYPE_CHECKING:
     from pandas import DataFrame

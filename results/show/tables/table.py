@@ -14,8 +14,7 @@ from results.points.repeats import PointResults
 from results.predict import Prediction
 from results.published import Figure, published
 from results.show.tables.cells import Cell, Table, rendered
-from results.verdicts.quality import ESTIMATE, grade
-from results.verdicts.ranking import fastest, ranked_points
+from results.verdicts.quality import ESTIMATE, fastest, grade, ranked_points
 
 POWER = ("p75_power_w", "p90_power_w", "p99_power_w", "power_level", "next_level")
 REASONS = ("not_ranked", "energy_not_ranked", "status")
