@@ -11,7 +11,7 @@ from record.derivation import derive, derived_energy
 from record.model import Record
 from record.part import as_json
 from results import load
-from results.exchange import recomputed
+from results.exchange import archive as archives
 from results.find import records
 from results.join import energy, meter, reads
 from results.join import nodes as joined
@@ -50,7 +50,7 @@ def taking_dicts(function: Callable[..., Value]) -> Callable[..., Value]:
 
 def derived_otherwise(record: dict[str, Any]) -> list[str]:
     """Return what `verify` says of stored numbers that follow from others."""
-    return list(recomputed.derived_otherwise(record, ""))
+    return list(archives.derived_otherwise(record, ""))
 
 
 def find_records(folders: Any) -> records.Found:

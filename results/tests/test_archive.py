@@ -15,7 +15,7 @@ from caraml.cli import main
 from jpwr.trace.trace import Trace
 from record.model import Record
 from results.collect import collect
-from results.exchange import recomputed
+from results.exchange import archive as archives
 from results.exchange.archive import verify, write_archive
 from results.find.records import RecordError, find_records, write_record
 from results.join.nodes import sums_of
@@ -172,7 +172,7 @@ def test_a_run_whose_result_was_taken_away_is_named(archive):
 def test_the_wall_clock_of_a_window_is_that_of_the_trace(offset_s, is_wrong):
     record = Record.of(make_record())
     trace = Trace([], {"hostname": "n1", "boot_id": "boot-1", "epoch_offset_s": offset_s})
-    found = [one for one in recomputed._not_marked(record, sums_of(record, [trace])) if "wall clock" in one]
+    found = [one for one in archives._not_marked(record, sums_of(record, [trace])) if "wall clock" in one]
     assert len(found) == is_wrong and all("-3600 s later by its wall clock" in one for one in found)
 
 
@@ -188,7 +188,7 @@ def test_the_command_of_a_run_is_the_one_that_the_sampler_started(sampled, is_wr
     command = ["python", "-u", "-m", "benchmarks.llm_training", "--global-batch-size", "8"]
     record = Record.of(make_record(provenance={"command": command}))
     trace = Trace([], {} if sampled is None else {"command": sampled})
-    found = list(recomputed._other_command(record, [trace]))
+    found = list(archives._other_command(record, [trace]))
     assert ["but the sampler has started 'benchmarks.llm_training" in one for one in found] == [True] * is_wrong
 
 
