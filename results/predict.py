@@ -197,7 +197,9 @@ class Group:
                 "its smallest and its largest batch and one between them"
             )
         most = max(one.devices for one in self.points)
-        if devices > most and self._shares_cores:
+        runs = [record.devices for one in self.results for record in one.good]
+        are_processes = any(str(device.name).startswith("CPU") for run in runs for device in run)
+        if devices > most and are_processes and all(len({device.hostname for device in run}) <= 1 for run in runs):
             raise PredictionError(
                 f"{self}: {devices_text(devices)} were asked for, but they are processes that share the cores of "
                 f"one node: ask for at most {most}, or measure on two nodes"
@@ -222,13 +224,6 @@ class Group:
             per_s,
             around(per_s, half),
         )
-
-    @cached_property
-    def _shares_cores(self) -> bool:
-        """Whether the devices are processes on the processors of a single node."""
-        runs = [record.devices for one in self.results for record in one.good]
-        are_processes = any(str(device.name).startswith("CPU") for run in runs for device in run)
-        return are_processes and all(len({device.hostname for device in run}) <= 1 for run in runs)
 
 
 def around(value: float, half: float) -> Interval:

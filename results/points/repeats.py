@@ -296,7 +296,7 @@ def row_of(records: Sequence[Record]) -> dict[str, Any]:
     first, good = records[0], [record for record in records if record.is_good]
     bad = [record for record in records if not record.is_good]
     point = PointResults(first.system, point_of(first), (), good, bad)
-    figures = {name: point.value(path) for name, path in FIGURES.items()}
+    figures = {name: value for name, path in FIGURES.items() if (value := point.value(path)) is not None}
     status = status_of(records)
     if status == "ok" and any(record.metrics.comparable is False for record in records):
         status = "ok, not comparable"
@@ -305,14 +305,10 @@ def row_of(records: Sequence[Record]) -> dict[str, Any]:
         "devices": first.layout.num_devices or "",
         "batch": first.layout.global_batch_size or "",
         "work": first.work_unit,
-        **{name: _text(value) for name, value in figures.items() if value is not None},
+        **{name: f"{value:.1f}" if value >= 100 else f"{value:.4g}" for name, value in figures.items()},
         "power_source": " and ".join(sorted({record.energy.power_source for record in good if record.energy})),
         "status": status,
     }
-
-
-def _text(value: float) -> str:
-    return f"{value:.1f}" if value >= 100 else f"{value:.4g}"
 
 
 def status_of(records: Sequence[Record]) -> str:

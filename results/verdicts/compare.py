@@ -18,7 +18,7 @@ METRICS = (("throughput", THROUGHPUT), ("work per energy", WORK))
 SIDES = ("base", "other")
 OF_BOTH = ("smaller", "to_loss")  # that keep a point from rankings, and not two such points from a comparison
 COMMIT_LETTERS = 12
-FEWEST_RUNS = 2  # runs on each side of a change over time: one has no interval
+FEWEST = 2  # runs on each side of a change over time: one has no interval
 
 
 class Line(NamedTuple):
@@ -213,10 +213,8 @@ def _changes(
 ) -> list[Change]:
     reasons = [f"its last {count(failed, 'run')} failed"] if failed else []
     place = ", ".join([any_run.system, str(point_of(any_run)), *choices_of(any_run)])
-    if min(len(first), len(last)) < FEWEST_RUNS:
-        reasons.append(
-            f"{len(first)} first and {count(len(last), 'last run')}, at least {FEWEST_RUNS} of each are needed"
-        )
+    if min(len(first), len(last)) < FEWEST:
+        reasons.append(f"{len(first)} first and {count(len(last), 'last run')}, at least {FEWEST} of each are needed")
         words = f"{place}, {METRICS[0][0]}: {Outcome.UNDECIDED.value}"
         return [Change(Outcome.UNDECIDED, "\n  ".join([words, *reasons]))]
     compared = compare(first, last)

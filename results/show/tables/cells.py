@@ -201,8 +201,13 @@ def _csv(table: Table) -> str:
 def aligned(lines: Sequence[Sequence[str]], place: Callable[[str, int], str] = str.rjust) -> str:
     """Return rows as lines of aligned columns, the widest wrapped if the terminal asks; the first row is the header."""
     widths = _widths(lines)
-    header, *body = [_wrapped(line, widths, place) for line in lines]
-    return "\n".join([*header, "-+-".join("-" * width for width in widths), *(line for row in body for line in row)])
+    shown: list[str] = []
+    for number, row in enumerate(lines):
+        texts = [_lines(text, width) for text, width in zip(row, widths, strict=True)]
+        shown += (GAP.join(map(place, line, widths)).rstrip() for line in zip_longest(*texts, fillvalue=""))
+        if not number:
+            shown.append("-+-".join("-" * width for width in widths))
+    return "\n".join(shown)
 
 
 def _widths(lines: Sequence[Sequence[str]]) -> list[int]:
@@ -220,11 +225,6 @@ def _widths(lines: Sequence[Sequence[str]]) -> list[int]:
         reducible = [at for at, width in enumerate(widths) if width > least[at]]
         widths[max(reducible, key=widths.__getitem__)] -= 1
     return widths
-
-
-def _wrapped(line: Sequence[str], widths: Sequence[int], place: Callable[[str, int], str]) -> list[str]:
-    cells = [_lines(text, width) for text, width in zip(line, widths, strict=True)]
-    return [GAP.join(map(place, row, widths)).rstrip() for row in zip_longest(*cells, fillvalue="")]
 
 
 def _lines(text: str, width: int) -> list[str]:
