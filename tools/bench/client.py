@@ -6,6 +6,7 @@ import io
 import statistics
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack, redirect_stdout
 
 from benchmarks.llm_inference.config import Config, LoadOptions, ServerOptions, WindowOptions
@@ -15,13 +16,13 @@ from benchmarks.llm_inference.started import Started
 from record.arithmetic import ratio
 from record.demand import SLOS
 from record.served import metrics_of, number
-from tools.bench.harness import Table
+from tools.bench.harness import Line
 
 TTFT_S, TPOT_S, OUTPUT = 0.2, 0.05, 32  # one process of Python sends the tokens of all streams
 SERVER = f"-m benchmarks.llm_inference.tests.mock_server --ttft-s {TTFT_S} --tpot-s {TPOT_S}"
 
 
-def client(table: Table) -> None:
+def client() -> Iterator[Line]:
     """Compare latencies, throughput and the delay of reading first and last tokens with the schedule."""
     request_s = TTFT_S + (OUTPUT - 1) * TPOT_S
     for streams in (1, 8, 64, 256):
@@ -39,6 +40,5 @@ def client(table: Table) -> None:
         metrics["late_s"] = statistics.median(late_s for one in measured.every for late_s in one.late_s[1:3])
         metrics["tokens_per_s"] = ratio(metrics["measured_tokens"], measured.duration_s)
         schedule = {"ttft_p50_s": TTFT_S, "tpot_p50_s": TPOT_S, "tokens_per_s": streams * OUTPUT / request_s}
-        schedule["late_s"] = TPOT_S
-        for name, value in schedule.items():
-            table.add(f"client, {name}, {streams} streams", "", [number(metrics, name)], "schedule", [value])
+        for name, value in (schedule | {"late_s": TPOT_S}).items():
+            yield f"client, {name}, {streams} streams", "", {"ours": [number(metrics, name)], "schedule": [value]}
