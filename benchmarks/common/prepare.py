@@ -19,24 +19,24 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from benchmarks.common.launch import usable_cores
-from benchmarks.common.options import ConfigError, option, positive
+from benchmarks.common.options import ConfigError, Group, option
 from benchmarks.common.progress import Pace, to_go
 
 Written = TypeVar("Written")
 
 
 @dataclass(frozen=True)
-class MadeOptions:
+class MadeOptions(Group):
     """Data to write."""
 
     example: ClassVar[str] = "data/made"
     out: str = option("", "folder for the files")
     samples: int = option(32, "number of samples, each in its own file")
     jobs: int | None = option(None, "processes; default: one for each usable core")
-    seed: int = option(1234, "seed of the samples")
+    seed: int = option(1234, "seed of the samples", least=0)
 
     def __post_init__(self) -> None:
-        positive(self, "samples", "jobs")
+        super().__post_init__()
         if not self.out:
             raise ConfigError(f"--out FOLDER is required: the folder for the files, such as {self.example}")
 

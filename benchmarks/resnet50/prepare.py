@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.common.options import ConfigError, option, positive, run_command
+from benchmarks.common.options import ConfigError, Group, option, run_command
 from benchmarks.common.prepare import write_missing
 from benchmarks.resnet50.config import NUM_CLASSES
 from benchmarks.resnet50.imagenet import Picture, class_labels, find_pictures
@@ -28,7 +28,7 @@ PLAN, CLASSES, LEFT_OUT = "{split}.json", "classes.txt", "{split}.left_out.txt"
 
 
 @dataclass(frozen=True)
-class PrepareOptions:
+class PrepareOptions(Group):
     """Data to write."""
 
     out: str = option("", "folder for the TFRecords")
@@ -38,19 +38,17 @@ class PrepareOptions:
     split: str = option("train", "part of ImageNet", tuple(USUAL_FILES))
     folders: bool = option(False, "write generated images as JPEGs in a folder for each class, without TensorFlow")
     images: int = option(256, "number of generated images, without --imagenet")
-    classes: int = option(NUM_CLASSES, "number of classes of generated images")
+    classes: int = option(NUM_CLASSES, "number of classes of generated images", below=NUM_CLASSES + 1)
     files: int | None = option(None, "number of files; default: 1024 or 128 of ImageNet, 4 of generated images")
     jobs: int | None = option(None, "processes; default: one for each usable core")
-    seed: int = option(1234, "seed of the order, and of generated images")
+    seed: int = option(1234, "seed of the order, and of generated images", least=0)
 
     def __post_init__(self) -> None:
-        positive(self, "images", "classes", "files", "jobs")
+        super().__post_init__()
         if not self.out:
             raise ConfigError("--out FOLDER is required: the folder for the TFRecords, such as data/fake-imagenet")
         if self.folders and self.imagenet:
             raise ConfigError("--folders is for generated images: PyTorch reads ImageNet's own folders")
-        if self.classes > NUM_CLASSES:
-            raise ConfigError(f"classes must be at most {NUM_CLASSES}, got {self.classes}")
 
 
 class MadePicture(NamedTuple):
