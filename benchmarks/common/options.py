@@ -36,7 +36,8 @@ def option(
 ) -> Any:
     """Return a dataclass field that is a flag; its help text has the unit.
 
-    A number is its default or above 0, with `least` at least that, and below `below`.
+    A number is its default or above 0, with `least` at least that, and below `below`. A flag whose default is MISSING
+    is required.
     """
     return dataclasses.field(
         default=default, metadata={"help": help, "choices": choices, "least": least, "below": below}
@@ -92,13 +93,13 @@ def _add_flag(arguments: argparse._ArgumentGroup, field: dataclasses.Field[Any],
         return
     nargs = "+" if get_origin(hint) is tuple else None
     kind = next((arg for arg in get_args(hint) if arg is not type(None)), hint)  # of `int | None`: int
-    if field.default not in (None, "", ()):
+    is_required = field.default is dataclasses.MISSING
+    if not is_required and field.default not in (None, "", ()):
         help_text += " (default: %(default)s)"
     choices = field.metadata["choices"]
     metavar = "{" + ",".join(map(str, choices)) + "}" if choices else _METAVARS[kind]
-    arguments.add_argument(
-        flag, type=kind, nargs=nargs, default=field.default, choices=choices, metavar=metavar, help=help_text
-    )
+    more = {"required": True} if is_required else {"default": field.default}
+    arguments.add_argument(flag, type=kind, nargs=nargs, choices=choices, metavar=metavar, help=help_text, **more)
 
 
 _METAVARS = {int: "N", float: "X", str: "TEXT"}
