@@ -151,16 +151,12 @@ def free_ports(count: int) -> int:
 
     The ports are bound half a minute later, when the framework has been loaded. Raises ConfigError if there are none.
     """
-    firsts = list(range(PORTS.start, PORTS.stop - count + 1))
-    random.SystemRandom().shuffle(firsts)
-    for first in firsts[:MOST_TRIES]:
-        reserved: list[socket.socket] = []
-        if all(_is_free(port) and _reserve(port, reserved) for port in range(first, first + count)):
-            for one in reserved:
-                RESERVED.enter_context(one)
-            return first
-        for one in reserved:
-            one.close()
+    firsts = range(PORTS.start, PORTS.stop - count + 1)
+    for first in random.SystemRandom().sample(firsts, min(MOST_TRIES, len(firsts))):
+        with ExitStack() as reserved:
+            if all(_is_free(port) and _reserve(port, reserved) for port in range(first, first + count)):
+                RESERVED.push(reserved.pop_all())
+                return first
     raise ConfigError(f"no {count} consecutive free ports were found on this machine: give --master-port")
 
 
@@ -174,14 +170,12 @@ def _is_free(port: int) -> bool:
         return True
 
 
-def _reserve(port: int, reserved: list[socket.socket]) -> bool:
+def _reserve(port: int, reserved: ExitStack) -> bool:
     """Reserve a port by an abstract socket name, which only one process can bind and which leaves no file."""
     if not sys.platform.startswith("linux"):  # only Linux has abstract names
         return True
-    name = socket.socket(socket.AF_UNIX)
-    reserved.append(name)
     try:
-        name.bind(f"\0caraml port {port}")
+        reserved.enter_context(socket.socket(socket.AF_UNIX)).bind(f"\0caraml port {port}")
     except OSError:
         return False
     return True

@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.common.node.gpu_ids import gpu_ids
 from benchmarks.common.options import PRECISIONS, ConfigError, Group, option
 from benchmarks.llm_inference.address import Address
-from benchmarks.llm_inference.models import CONTEXT, PACKAGED, SHAPES
+from benchmarks.llm_inference.models import CONTEXT, PACKAGE, PACKAGED, SHAPES
 from benchmarks.llm_inference.servers import SERVERS
 from benchmarks.llm_inference.trace import Trace, read_lengths, trace_of
 from record.acceptance import published, stated
@@ -53,7 +53,7 @@ class ServerOptions(Group):
     )
     model: str = option("tiny", "shape of a model with random weights", tuple(SHAPES))
     model_path: str = option("", "weights in a folder or file, in place of random ones")
-    real_weights: bool = option(False, f"weights of {PACKAGED.title}, from the package {PACKAGED.package}")
+    real_weights: bool = option(False, f"weights of {PACKAGED}, from the package {PACKAGE}")
     model_folder: str = option("", "folder for models that are made; default: a temporary one")
     devices: int = option(1, "accelerators that the server uses, by tensor parallelism")
     nodes: int = option(1, "with --url: nodes that the server runs on; the energy of several needs --hosts")

@@ -71,7 +71,7 @@ def describe(config: Config) -> RunRecord:
     serve, load, options = config.serve, config.load, asdict(config)
     options["compute"] |= {"device": config.device, "precision": config.precision}
     stated: dict[str, Any] = {
-        "model": PACKAGED.title if serve.real_weights else serve.served_model or serve.model,
+        "model": PACKAGED if serve.real_weights else serve.served_model or serve.model,
         "sample": load.conversations.digest if load.conversations else "",
         "layout": {"work_per_sample": round(statistics.fmean(output for _, output in load.lengths))},
         "serving": {"elsewhere": ""},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.common.options import (
     CheckpointOptions,
     ComputeOptions,
@@ -208,3 +209,20 @@ class Layout:
                 f"context_parallel_size {context} needs a sequence length that is a multiple of {2 * context}, not "
                 f"{sequence_length}"
             )
+
+
+def plan_run(model: ModelOptions, parallel: ParallelOptions, devices: int | None) -> tuple[Layout, BatchPlan]:
+    """Return the layout of devices and batch; raises ConfigError if the options do not fit together.
+
+    No number of devices stands for one process that drives all IPUs of its pipeline.
+    """
+    shape = model.shape
+    tensor = parallel.tensor_parallel_size or shape.tensor_parallel_size
+    pipeline = parallel.pipeline_parallel_size or shape.pipeline_parallel_size
+    expert = parallel.expert_parallel_size or shape.expert_parallel_size
+    layout = Layout(devices or tensor * pipeline, tensor, pipeline, parallel.context_parallel_size, expert)
+    layout.check(shape, model.tokens_per_sample)
+    micro_batch_size = parallel.micro_batch_size or shape.micro_batch_size
+    one_pass = micro_batch_size * layout.data_parallel_size
+    global_batch_size = parallel.global_batch_size or max(1, DEFAULT_BATCH // one_pass) * one_pass
+    return layout, BatchPlan(global_batch_size, micro_batch_size, layout.data_parallel_size)
