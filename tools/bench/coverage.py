@@ -27,10 +27,9 @@ Made-up runs of known energy; docs/explanation/energy.md explains the intervals.
 - {{:.1f}} of 100 held where errors are random: instant samples of noise and squares, windows above 1 s, no counter.
   At most 99.5 are allowed there, because intervals that never miss are too wide.
 
-Each cell stands for {TRIALS} runs. In `97 (±4.5, 6.2)`, 97 of 100 intervals held the energy, the median uncertainty was
-±4.5 %, and the largest error was 6.2 %. An energy is `refused` without a counter and a power limit if there are fewer
-than 59 samples. A call of the sensor may take some time, and its value may be that of the call's begin, middle or end,
-the same in a whole run.
+In `97 (±4.5, 6.2)`, 97 of 100 intervals held the energy, the median uncertainty was ±4.5 %, the largest error 6.2 %. An
+energy is `refused` without a counter and a power limit if there are fewer than 59 samples. If a call takes long, its
+value is that of its begin, middle or end, the same in a whole run.
 
 | sensor | renewal of its counter | sampled every | window | a call takes | {" | ".join(LOADS)} |
 |---|---|--:|--:|--:|{len(LOADS) * "---|"}"""

@@ -35,7 +35,10 @@ READ = "import pandas, sys; pandas.read_csv(sys.argv[1], comment='#')"
 def sampler() -> Iterator[Line]:
     """Compare start, sampling, disturbance, memory, reading, and energies."""
     with tempfile.TemporaryDirectory() as name:
-        environ, trace = stand_in(Path(name)), f"{name}/trace.csv"
+        build(Path(name), "libnvidia-ml.so.1", ROOT / "jpwr" / "tests" / "nvml_stand_in.c")
+        own_limit = {"STAND_IN_LIMIT_W": "4000"}  # the power of the last device
+        environ = {**os.environ, **own_limit, "STAND_IN_DEVICES": "8", "LD_LIBRARY_PATH": name}
+        trace = f"{name}/trace.csv"
         yield from costs(environ)
         yield from energies(environ)
         simulate = [sys.executable, "-m", "jpwr.tests.simulate", "pynvml", "0.1"]
@@ -45,13 +48,6 @@ def sampler() -> Iterator[Line]:
     what = "sampler, reading 1,000,000 rows"
     yield compared(f"{what}, CPU time", "cpu_s", [own], "pandas", [pandas])
     yield compared(f"{what}, memory", "peak_mib", [own], "pandas", [pandas], "at most", 300)
-
-
-def stand_in(folder: Path) -> dict[str, str]:
-    """Build the stand-in of NVML, and return the environment of who uses it."""
-    build(folder, "libnvidia-ml.so.1", ROOT / "jpwr" / "tests" / "nvml_stand_in.c")
-    limit = {"STAND_IN_LIMIT_W": "4000"}  # the power of the last device
-    return {**os.environ, **limit, "STAND_IN_DEVICES": "8", "LD_LIBRARY_PATH": str(folder)}
 
 
 def costs(environ: dict[str, str]) -> Iterator[Line]:

@@ -32,7 +32,7 @@ ROUNDS, STEPS = 3, 8
 RANKS = "-m torch.distributed.run --standalone --local-addr 127.0.0.1 --nproc-per-node 2"
 LENGTH = SIZES["tiny"].sequence_length
 FOREVER = ExitStack()  # of devices
-Program = Callable[[], object]
+Program = Callable[[], Any]
 
 
 def trained(workload: str, unit: str, flags: str, start: str = "") -> float:
@@ -86,11 +86,8 @@ def _keras_resnet(_: str) -> Program:
     import keras
     import tensorflow as tf
 
-    from benchmarks.on_tensorflow.options import ComputeOptions
-    from benchmarks.on_tensorflow.target import choose_target
     from benchmarks.resnet50.model import build_model
 
-    choose_target(ComputeOptions(device="cpu"), Launch())  # sets the threads of TensorFlow
     model = build_model("v1.5", 224, 1)
     loss = keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=0.1)
     model.compile(keras.optimizers.SGD(3e-5, 0.9), loss, jit_compile=False)
@@ -132,30 +129,29 @@ def _same_model(workload: type[Workload], flags: str) -> Program:
 
 
 class Bench(NamedTuple):
-    """A workload with its flags, and a peer, which makes a program of STEPS steps."""
+    """A workload with its flags, a peer, which makes a program of STEPS steps from them, and what makes its files."""
 
     title: str
     unit: str
     batch: int
     flags: str
-    program: Callable[[str], Program]  # from the flags
     peer: str
+    program: Callable[[str], Program]
     least_ratio: float = 0.0
-    files: str = ""  # their kind, and the program that makes them; empty: none
+    prepare: str = ""
     work_per_sample: int = 1
 
 
 PYTORCH, KERAS, RESNET = "plain PyTorch", "Keras model.fit", partial(_same_model, ResNet50)
-JPEGS, RECORDS = (f"fake-imagenet resnet50.prepare --images 256{more}" for more in (" --folders", ""))
-VOLUMES = "fake-cosmoflow cosmoflow.prepare --size 128 --samples 16"
-FIELDS = "fake-deepcam deepcam.prepare --size 192x288"
+FIELDS, VOLUMES = "deepcam.prepare --size 192x288", "cosmoflow.prepare --size 128 --samples 16"
+RECORDS, JPEGS = "resnet50.prepare --images 256", "resnet50.prepare --images 256 --folders"
 BENCHES = {
-    "llm_training": Bench("GPT, megatron-core", "tokens", 8, "", _plain_gpt, PYTORCH, work_per_sample=LENGTH),
-    "resnet50": Bench("ResNet-50", "images", 8, "--image-size 224", _keras_resnet, KERAS, 1, RECORDS),
-    "resnet50_torch": Bench("ResNet-50 in PyTorch", "images", 8, "--image-size 224", RESNET, PYTORCH, 0.95, JPEGS),
-    "cosmoflow": Bench("CosmoFlow", "samples", 2, "--size 128", _keras_cosmoflow, KERAS, files=VOLUMES),
-    "deepcam": Bench("DeepCAM", "samples", 2, "--size 192x288", partial(_same_model, DeepCam), PYTORCH, 0.97, FIELDS),
-    "fno": Bench("FNO", "timesteps", 20, "--size tiny", partial(_same_model, Fno), PYTORCH, 0.95),
+    "llm_training": Bench("GPT, megatron-core", "tokens", 8, "", PYTORCH, _plain_gpt, work_per_sample=LENGTH),
+    "resnet50": Bench("ResNet-50", "images", 8, "--image-size 224", KERAS, _keras_resnet, 1, RECORDS),
+    "resnet50_torch": Bench("ResNet-50 in PyTorch", "images", 8, "--image-size 224", PYTORCH, RESNET, 0.95, JPEGS),
+    "cosmoflow": Bench("CosmoFlow", "samples", 2, "--size 128", KERAS, _keras_cosmoflow, 0, VOLUMES),
+    "deepcam": Bench("DeepCAM", "samples", 2, "--size 192x288", PYTORCH, partial(_same_model, DeepCam), 0.97, FIELDS),
+    "fno": Bench("FNO", "timesteps", 20, "--size tiny", PYTORCH, partial(_same_model, Fno), 0.95),
 }
 BATCH = "--global-batch-size 16"
 WITH_ITSELF = {  # what is compared: flags and launcher of ours, a name and flags of the other
@@ -166,24 +162,25 @@ WITH_ITSELF = {  # what is compared: flags and launcher of ours, a name and flag
 
 def training(workload: str) -> Iterator[Line]:
     """Compare a workload with its peer, and with itself: with other flags, and on files, which are generated."""
-    bench = BENCHES[workload]
-    flags, unit = f"--device cpu --global-batch-size {bench.batch} {bench.flags}", f"{bench.unit}/s"
-    own = partial(trained, workload, bench.unit)
-    peer = partial(rate, STEPS * bench.batch * bench.work_per_sample, bench.program(flags))
-    pair = {"ours": partial(own, flags), bench.peer: peer}
-    yield bench.title, unit, in_turns(ROUNDS, pair), "ratio at least", bench.least_ratio
+    title, unit, batch, flags, name, program, least, prepare, work_per_sample = BENCHES[workload]
+    flags = f"--device cpu --global-batch-size {batch} {flags}"
+
+    def own(more: str = "", start: str = "") -> Callable[[], float]:
+        return partial(trained, workload, unit, f"{flags} {more}", start)
+
+    pair: dict[str, Program] = {"ours": own(), name: partial(rate, STEPS * batch * work_per_sample, program(flags))}
+    yield title, f"{unit}/s", in_turns(ROUNDS, pair), "ratio at least", least
     if workload in WITH_ITSELF:
-        title, ours, launcher, name, others, least_ratio = WITH_ITSELF[workload]
-        pair = {"ours": partial(own, f"{flags} {ours}", launcher), name: partial(own, f"{flags} {others}")}
-        yield title, unit, in_turns(ROUNDS, pair), "ratio at least", least_ratio
-    if bench.files:
-        data, _, prepare = bench.files.partition(" ")
+        what, ours, launcher, name, others, least = WITH_ITSELF[workload]
+        pair = {"ours": own(ours, launcher), name: own(others)}
+        yield what, f"{unit}/s", in_turns(ROUNDS, pair), "ratio at least", least
+    if prepare:
+        data = f"fake-{prepare.partition('.')[0].replace('resnet50', 'imagenet')}"
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, *f"-m benchmarks.{prepare} --out {folder}".split()]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-            pair = {"ours": partial(own, f"{flags} --data {data} --data-dir {folder}")}
-            pair["itself on data in memory"] = partial(own, flags)
-            yield f"{bench.title}, from files", unit, in_turns(ROUNDS, pair)
+            pair = {"ours": own(f"--data {data} --data-dir {folder}"), "itself on data in memory": own()}
+            yield f"{title}, from files", f"{unit}/s", in_turns(ROUNDS, pair)
 
 
 def text() -> Iterator[Line]:
