@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from benchmarks.cosmoflow.config import PARAMETERS, REDSHIFTS
 from benchmarks.on_tensorflow.target import Target
-from benchmarks.on_tensorflow.tfrecords import Counts, Parallel, counted, records, whole_files
+from benchmarks.on_tensorflow.tfrecords import Counts, counted, records, whole_files
 
 if TYPE_CHECKING:
     from benchmarks.on_tensorflow.workload import TensorFlowWorkload
@@ -25,14 +25,14 @@ def made(run: TensorFlowWorkload, _: Target, count: int) -> tuple[tf.Tensor, tf.
     return made_batch(run.config.model.size, run.config.training.seed_of_data, count, run.launch.rank)
 
 
-def read(run: TensorFlowWorkload, _: Target, count: int, counts: Counts, parallel: Parallel) -> tf.data.Dataset:
+def read(run: TensorFlowWorkload, _: Target, count: int, counts: Counts) -> tf.data.Dataset:
     """Return batches of the same shapes from the files of this rank."""
-    decode, seed = decoder(run.config.model.size), run.config.training.seed_of_data
+    decode = decoder(run.config.model.size)
     with run.files[0].open("rb") as file:
         packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
     if packed:
-        return whole_files(run.files, decode, counts, count, seed, parallel, run.shares)
-    return records(run.files, counted(decode, counts), count, seed, parallel, run.shares)
+        return whole_files(run, decode, count, counts)
+    return records(run, counted(decode, counts), count)
 
 
 def made_batch(size: int, seed: int, count: int, rank: int) -> tuple[tf.Tensor, tf.Tensor]:

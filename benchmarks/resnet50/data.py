@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import tensorflow as tf
 
 from benchmarks.on_tensorflow.target import Target
-from benchmarks.on_tensorflow.tfrecords import DTYPES, Counts, Decode, Parallel, counted, records
+from benchmarks.on_tensorflow.tfrecords import DTYPES, Counts, Decode, counted, records
 from benchmarks.resnet50.config import NUM_CLASSES, Config
 
 if TYPE_CHECKING:
@@ -28,10 +28,9 @@ def made(run: TensorFlowWorkload, target: Target, count: int) -> tuple[tf.Tensor
     return tf.cast(images, DTYPES[target.precision]), labels
 
 
-def read(run: TensorFlowWorkload, target: Target, count: int, counts: Counts, parallel: Parallel) -> tf.data.Dataset:
+def read(run: TensorFlowWorkload, target: Target, count: int, counts: Counts) -> tf.data.Dataset:
     """Return batches of the same shapes and types from the files of this rank."""
-    decode = counted(decoder(run.config, target), counts)
-    return records(run.files, decode, count, run.config.training.seed_of_data, parallel, run.shares)
+    return records(run, counted(decoder(run.config, target), counts), count)
 
 
 def made_batch(config: Config, batch_size: int, rank: int) -> tuple[tf.Tensor, tf.Tensor]:
