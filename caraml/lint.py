@@ -17,7 +17,7 @@ from caraml.installation import SYSTEMS
 from jpwr.messages import near
 from record.errors import RecordError
 from results.files.systems import read_systems
-from results.files.yaml_files import YamlError, entries, read_nodes, text_of
+from results.files.typed_files import YamlError, entries, read_yaml, text_of
 
 # Allowed keys of each block, by the key that holds the block.
 KEYS = {
@@ -106,7 +106,7 @@ def _of_systems(file: Path) -> Iterator[Mistake]:
 def _compose(file: Path) -> Any:
     """Return the nodes of a file, with their lines; raises UnreadableError if it is not a mapping."""
     try:
-        root = read_nodes(file)
+        root = read_yaml(file, as_nodes=True)
     except YamlError as error:
         raise UnreadableError(file, error.line, f"cannot be read: {error.reason}") from error
     if getattr(root, "id", "") != "mapping":

@@ -11,7 +11,7 @@ from dataclasses import field
 from typing import Annotated, Any, ClassVar, Literal
 
 from record.arithmetic import ratio
-from record.part import Part
+from record.part import FROM_0, Allowed, Part
 
 SCHEMA_VERSION = 4
 Json = dict[str, Any]  # a record as its file has it
@@ -20,18 +20,19 @@ COPIES_VARIABLE = "CARAML_COPIES"  # number of copies
 # Of a layout: the values that copies of a point that ran at once add up to.
 OF_ALL_COPIES = ("num_devices", "global_batch_size", "data_parallel_size")
 
-# In Annotated, a text is the description, and a dictionary has limits, under keywords of JSON schema.
+# In Annotated, a text is the description, and `Allowed` limits the values.
 Number = float | None
-Amount = Annotated[float | None, {"minimum": 0}]
+Amount = Annotated[float | None, FROM_0]
 Text = str | None
-Name = Annotated[str, {"minLength": 1}]
-Count = Annotated[int, {"minimum": 0, "maximum": 10**9}]
-Whole = Annotated[int, {"minimum": 0}]
-KnownAmount = Annotated[float, {"minimum": 0}]
+Name = Annotated[str, Allowed("a text that is not empty", bool)]
+COUNTED = Allowed("a whole number from 0 to 10^9", lambda number: 0 <= number <= 10**9)
+Count = Annotated[int, COUNTED]
+Whole = Annotated[int, Allowed("a whole number from 0 on", FROM_0.test)]
+KnownAmount = Annotated[float, FROM_0]
 Options = dict[str, str | float | bool | list[Any] | None]
 NodeDevices = list[dict[str, Any]] | dict[str, Any] | None
 SAME_LIMIT_W = 1.0  # drivers round power limits to less
-Size = Annotated[int | None, {"minimum": 0, "maximum": 10**9}]
+Size = Annotated[int | None, COUNTED]
 # Keys of `Numbers` that match hold a number; a rate is not below 0.
 PATTERNS = {
     "(_per_s|_per_wh|_per_j|_per_s_per_device)$": Amount,
@@ -185,7 +186,7 @@ class Energy(Uncertain):
     energy_wh: float
     power_kind: Literal["measured", "estimated"]
     power_scope: str
-    channels: Annotated[list[Channel], {"minItems": 1}]
+    channels: Annotated[list[Channel], Allowed("a list that is not empty", bool)]
     power_source: Annotated[str, "kind and scope, equal for energies that can be compared"] = ""
     energy_wh_per_device: Number = None
     epoch_wh: Annotated[Number, "of one pass over the data"] = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeGuard, TypeVar, get_args, get_origin, get_type_hints
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -20,6 +20,18 @@ else:
 
 
 Kind = TypeVar("Kind", bound="Part")
+LARGEST = 1e30  # of numbers
+
+
+class Allowed(NamedTuple):
+    """Limit to the values of a type, in Annotated: what they must be, in words, and a test."""
+
+    words: str
+    test: Callable[[Any], Any]
+    choices: tuple[Any, ...] = ()  # if there are no others
+
+
+FROM_0 = Allowed("a number from 0 on", lambda number: 0 <= number < LARGEST)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))

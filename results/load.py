@@ -58,8 +58,8 @@ def load(
     for path in meters:
         records, without = with_meter(records, read_meter(path))
         notes += without
-    provisioned = with_provisioned(records, costs, tags)
-    records = [with_bandwidth(record, tags.get(record.system, record.system)) for record in provisioned]
+    tagged = [(record, tags.get(record.system, record.system)) for record in records]
+    records = [with_bandwidth(with_provisioned(record, costs, tag), tag) for record, tag in tagged]
     return Loaded(records, found.skipped, notes, [*sources, *provisioned_sources(records)], tags)
 
 

@@ -19,7 +19,7 @@ from results.points import judged, repeats
 from results.points.estimate import MEDIAN_ERROR, students_t
 from results.predict import curve, ratio
 from results.verdicts import power_level, quality
-from results.verdicts.requirements import LONGEST_S, MOST_OF_SHARES
+from results.verdicts.requirements import MOST
 from tests.conftest import REPOSITORY
 from tools.bench import coverage, mutants
 
@@ -69,9 +69,9 @@ STATED = [
     *((RULES, f"| {runs} | {half_width(runs):.2g} |") for runs in (3, 9)),
     (RULES, f"| 2 | {half_width(2):.1f} |"),
     (RULES, f"{MEDIAN_ERROR:.2f} times that of the mean from five runs on"),
-    (REQUIREMENTS, f"above {LONGEST_S['ttft_p99']:g} s (TTFT) or {LONGEST_S['tpot_p99']:g} s (TPOT)"),
-    (REQUIREMENTS, f"| `mfu` | share of the peak | 0 to {MOST_OF_SHARES['mfu']:g} |"),
-    (REQUIREMENTS, f"on `from_devices` | 0 to {MOST_OF_SHARES['scaling_efficiency']:g} |"),
+    (REQUIREMENTS, f"above {MOST['ttft_p99'][0]:g} s (TTFT) or {MOST['tpot_p99'][0]:g} s (TPOT)"),
+    (REQUIREMENTS, f"| `mfu` | share of the peak | 0 to {MOST['mfu'][0]:g} |"),
+    (REQUIREMENTS, f"on `from_devices` | 0 to {MOST['scaling_efficiency'][0]:g} |"),
     (ENERGY, f"there are fewer than {SAMPLES_FOR_A_PEAK} samples"),
     (ENERGY, f"highest of {SAMPLES_FOR_A_PEAK} or more readings"),
     (ENERGY, f"more than {percent(window.MOST_MISSING)} of readings failed or were frozen"),

@@ -99,11 +99,12 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 def report(options: argparse.Namespace) -> int:
     """Write a page that ranks the systems with their uncertainty, and its plots as PNG next to it."""
+    from results.files.typed_files import read_file
     from results.show.page.report import check_page, write_report
-    from results.verdicts.cost import read_prices
+    from results.verdicts.cost import Costs
 
     check_page(options.out)
-    costs = read_prices(options.prices) if options.prices else None
+    costs = read_file(Costs, options.prices, "prices") if options.prices else None
     requirements, pledge, found = _offered(options, checks=options.node_check, costs=costs)
     for system, tag in found.tags.items():
         if costs and tag in costs.systems:

@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Annotated
 
 from caraml.errors import SiteError
-from caraml.installation import IMAGES
+from caraml.installation import IMAGES, checkout
 from jpwr.messages import near
-from results.files.systems import table_file
 from results.files.typed_files import Text, read_file
 
 FORMATS = ("apptainer", "containerfile")
@@ -61,7 +60,7 @@ class Image:
 
 def read_images(file: Path | None = None) -> dict[str, Image]:
     """Return the images of the table by name; raises RecordError for a wrong table, and SiteError for a moving tag."""
-    images: dict[str, Image] = read_file(Mapping[str, Image], file or table_file(IMAGES), "images")
+    images: dict[str, Image] = read_file(Mapping[str, Image], file or checkout() / IMAGES, "images")
     for image in images.values():
         if image.base.rpartition("/")[2].partition(":")[2] in MOVING_TAGS and not image.digest:
             raise SiteError(f"image {image.name} starts from {image.base}, which moves: state a version or a digest")

@@ -19,7 +19,7 @@ from caraml.installation import checkout
 from jpwr.messages import near
 from record.errors import RecordError
 from results.files.systems import Runtime, Submit, System, read_systems
-from results.files.typed_files import keys_of, like, read_mapping, stated
+from results.files.typed_files import keys_of, like, read_mapping, reader, stated
 from results.files.workloads import names
 
 # Separators of JUBE's values, of mounts and of lists of folders, and special characters of a shell.
@@ -32,7 +32,7 @@ OTHER_VARIABLES = {f"CARAML_{name}" for name in f"{OF_JOBS} {OF_OTHERS}".split()
 LimitFlag = Annotated[
     str, like(r"(--[\w-]+=\{\}[\w,=-]*)?", "a flag of sbatch and srun with {}, such as --gpu-power={}")
 ]
-Folder = Annotated[str, {"format": "path"}]
+Folder = Annotated[str, "a path"]
 Nodes = Annotated[str, like("([1-9][0-9]*)?", "a whole number from 1 on")]
 Label = Annotated[str, like("[^=]+=.*", "LABEL=VALUE")]
 Minutes = Annotated[str, like(r"[0-9]*\.?[0-9]+", "a number from 0 on")]
@@ -124,9 +124,7 @@ def read_site(system: str, file: Path | None = None, environ: Mapping[str, str] 
 def _blocks(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the stated values of the whole site, under an empty name, and then of each system."""
     whole = read_mapping(file, "site settings") if file.exists() else {}
-    systems = whole.pop("systems", None) or {}
-    if not isinstance(systems, dict):
-        raise RecordError(f"{file}: systems is {systems!r}, but must be a block of keys for each system")
+    systems = reader(Mapping[str, Mapping[str, Any] | None])(whole.pop("systems", None) or {}, str(file), "systems")
     known = read_systems() if systems else {}
     yield "", _expanded(whole, str(file))
     for name, block in systems.items():
@@ -149,11 +147,9 @@ def _of_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     return values
 
 
-def _expanded(block: Any, where: str) -> dict[str, Any]:
+def _expanded(block: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return the values of a block, with those of environment variables in them."""
-    if isinstance(block, dict):
-        block = {key: _value(key, value) for key, value in block.items()}
-    return stated(SiteFile, block, where)
+    return stated(SiteFile, {key: _value(key, value) for key, value in block.items()}, where)
 
 
 def _value(key: str, value: Any) -> Any:

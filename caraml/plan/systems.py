@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from caraml.errors import SiteError
-from caraml.installation import REFUSED
+from caraml.installation import REFUSED, checkout
 from jpwr.messages import near
-from results.files.systems import System, read_systems, table_file
+from results.files.systems import System, read_systems
 from results.files.typed_files import Text, read_file
 
 COLUMNS = {
@@ -38,7 +38,7 @@ def read_system(name: str) -> System:
 
 def read_refused() -> dict[str, str]:
     """Return the reason for each known system that cannot be run; raises RecordError if the file cannot be used."""
-    return read_file(Mapping[str, Text], table_file(REFUSED), "refused systems")  # type: ignore[no-any-return]
+    return read_file(Mapping[str, Text], checkout() / REFUSED, "refused systems")  # type: ignore[no-any-return]
 
 
 def refusal(name: str, reason: str) -> str:

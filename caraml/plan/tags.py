@@ -12,8 +12,8 @@ from caraml.errors import SiteError
 from caraml.plan.systems import read_refused, refusal
 from jpwr.messages import near
 from results.files.systems import Precision, read_systems
+from results.files.typed_files import YamlError, read_yaml, text_of
 from results.files.workloads import Facts
-from results.files.yaml_files import YamlError, read_nodes, text_of
 from results.find.folders import CONFIGURATION
 
 PRECISIONS = {*get_args(Precision)}
@@ -65,7 +65,7 @@ def tags_by_choice(folder: Path, facts: Facts) -> dict[str, set[str]]:
     """Return the tags of a workload's workflow by what they choose among; under an empty name those of all kinds."""
     workflow = folder / f"{facts.workflow}.yaml"
     try:
-        expressions = list(_tagged(read_nodes(workflow)))
+        expressions = list(_tagged(read_yaml(workflow, as_nodes=True)))
     except YamlError as error:
         raise SiteError(f"{workflow} cannot be read: {error}") from error
     own = {tag for _, expression in expressions for tag in re.findall(r"[\w.-]+", expression)}

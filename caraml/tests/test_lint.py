@@ -103,7 +103,7 @@ MISTAKES = [
     ("  vendor: nvidia", "  vendro: nvidia", "has an unknown key 'vendro': did you mean 'vendor'?"),
     ("  vendor: nvidia\n", "", "lacks 'vendor'"),
     ("submit: bash", "warmup_steps: 2; 117M", "warmup_steps is '2; 117M', but must be"),
-    (BLOCK, "", "describes no system"),
+    (BLOCK, "", "systems is {}, but must be keys"),
 ]
 
 

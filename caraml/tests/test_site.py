@@ -101,7 +101,7 @@ def test_a_module_that_is_not_loaded_ends_the_job_whatever_the_exit_code(modules
         ("modules: GCC", "modules is 'GCC', but must be a list"),
         ("systems: {JEDI: {partion: x}}", "system JEDI has an unknown key 'partion'"),
         ("systems: {JEDY: {partition: x}}", "systems: there is no system 'JEDY': did you mean 'JEDI'?"),
-        ("systems: [JEDI]", "systems is ['JEDI'], but must be a block"),
+        ("systems: [JEDI]", "systems is ['JEDI'], but must be keys with their values"),
         ("container_runtime: docker", "container_runtime is 'docker', but must be one of"),
         ("slurm_power_flag: --power", "slurm_power_flag is '--power', but must be a flag of sbatch and srun"),
         ("data_folder: ~nobody-of-that-name/x", "there is no such user or environment variable"),

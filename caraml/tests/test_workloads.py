@@ -14,7 +14,7 @@ from caraml.plan.systems import read_refused, read_system
 from caraml.plan.workloads import Workload, reason_against
 from results.files import workloads
 from results.files.systems import read_systems
-from results.files.workloads import Facts, title_of
+from results.files.workloads import Facts, facts_about
 from results.find.records import RecordError
 
 MADE_UP = """
@@ -82,9 +82,9 @@ def test_a_tag_makes_a_variant_of_a_model():
 
 def test_a_workload_needs_little_to_be_known(described):
     facts = described(MADE_UP)
-    assert (facts.title, facts.precisions, facts.costed) == ("Sums", "fp32", None)
-    assert title_of("sums") == "Sums"
-    assert title_of("elsewhere") == "elsewhere"
+    assert (facts.title, facts.precisions, facts.costed.amount) == ("Sums", "fp32", 0.0)
+    assert facts_about("sums").title == "Sums"
+    assert facts_about("elsewhere").title == "elsewhere"
     known = Workload(facts)
     assert known.devices_needed("any") == 1
     known.check_point("any", 2, 4, micro_batch_size=None)
@@ -96,7 +96,7 @@ def test_a_workload_needs_little_to_be_known(described):
         ("title: Sums\n", "lacks 'work_unit' and 'framework' and 'workflow'"),
         (MADE_UP.replace("2 4", "$size"), "'batches' is .size, but there is no such parameter"),
         (MADE_UP + "parameters: {size: 1; 2}\n", "size is '1; 2', but must be a text with 'MODEL: VALUE' after"),
-        (MADE_UP + "refused: {GC200: why}\n", "refused has an unknown key 'GC200': choose one of nvidia, amd"),
+        (MADE_UP + "refused: {GC200: why}\n", "refused: a key is 'GC200', but must be one of nvidia, amd"),
     ],
 )
 def test_a_file_that_describes_no_workload_is_one_sentence(text, message, described):

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from record.errors import RecordError
 from results.files.typed_files import (
+    FILLED,
     From0,
     From1,
     NotNegative,
@@ -21,8 +22,8 @@ from results.files.typed_files import (
     keys_of,
     like,
     no_keys,
-    read_mapping,
-    value_as,
+    read_file,
+    reader,
 )
 from results.files.workloads import Framework, Vendor, workloads
 
@@ -123,39 +124,25 @@ class System:
 KEYS = keys_of(System)
 
 
-def table_file(name: Path) -> Path:
-    """Return the path of a table of the checkout."""
-    return ROOT / name
-
-
 def read_systems(file: Path | None = None) -> dict[str, System]:
     """Return each system by its tag; raises RecordError if the file cannot be read, and for the first mistake in it."""
-    file = file or table_file(SYSTEMS)
-    blocks = read_mapping(file, "systems")
-    if not blocks:
-        raise RecordError(f"{file} describes no system: it needs a block for each, under its tag")
-    return {name: _system(name, block, f"{file}, system {name}") for name, block in blocks.items()}
+    file = file or ROOT / SYSTEMS
+    blocks = read_file(Annotated[Mapping[str, Mapping[str, Any]], FILLED], file, "systems")
+    # Parameters of workloads, which are numbers if their usual value is.
+    usual = {name: text for facts in workloads().values() for name, text in facts.parameters.items()}
+    parameters = {name: ByModel if re.fullmatch(BY_MODEL, text) else Text for name, text in usual.items()}
+    return {name: _system(name, block, f"{file}, system {name}", parameters) for name, block in blocks.items()}
 
 
-def _system(name: str, block: Any, where: str) -> System:
-    if not isinstance(block, Mapping):
-        raise RecordError(f"{where}: {block!r} is not a block of keys, such as vendor: nvidia")
-    parameters = _parameters()
+def _system(name: str, block: Mapping[str, Any], where: str, parameters: Mapping[str, Any]) -> System:
     for key in block:
         check_key(key, [*parameters, *KEYS], where)
     values = {**BY_VENDOR.get(str(block.get("vendor")), {}), **{key: block[key] for key in block if key in KEYS}}
-    own = {key: value_as(parameters[key], block[key], where, key) for key in block if key not in KEYS}
+    own = {key: reader(parameters[key])(block[key], where, key) for key in block if key not in KEYS}
     if "devices_sweep" not in values and (most := str(values.get("devices_per_node"))).isdecimal():
         values["devices_sweep"] = " ".join(str(2**power) for power in range(int(most).bit_length()))
     system: System = filled(System, values, where, system_name=name, values=own)
     return replace(system, values={key: getattr(system, key) for key in ("system_name", *KEYS)} | own)
-
-
-@cache
-def _parameters() -> Mapping[str, Any]:
-    """Return the types of workloads' parameters, which are numbers if their usual value is."""
-    parameters = {name: usual for facts in workloads().values() for name, usual in facts.parameters.items()}
-    return {name: ByModel if re.fullmatch(BY_MODEL, usual) else Text for name, usual in parameters.items()}
 
 
 @cache
@@ -169,7 +156,7 @@ def known_systems(file: Path) -> dict[str, System]:
 
 def system_of(name: str) -> System | None:
     """Return the block of a system; None without one."""
-    return known_systems(table_file(SYSTEMS)).get(name)
+    return known_systems(ROOT / SYSTEMS).get(name)
 
 
 def peak_of(system: str, precision: str) -> float:

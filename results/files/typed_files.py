@@ -1,65 +1,61 @@
-"""Files that people write, as dataclasses: types, `Annotated` limits and Literals say what is allowed.
+"""Values of files by types: YAML files that people write become dataclasses, and records are checked.
 
-In Annotated, a text is the description, and a dictionary has limits, under keywords of JSON schema. A dataclass may
-have in `ADDED` the names of fields that no file has, and a method `check(where)`, which raises RecordError for values
-that do not go together. Each mistake is a sentence: the file and place, what was found, what is allowed.
+In YAML each value is a text as written, so that its type decides what it means: a reader of YAML 1.1 takes 010 for 8,
+1:30 for 90 and NO for false.
+
+In Annotated, a text is the description, and `Allowed` limits the values. A dataclass may have in `ADDED` the names of
+fields that no file has, where `name` is the key of its block, and a method `check(where)`, which raises RecordError for
+values that do not go together. Each mistake is a sentence: the file and place, what was found, what is allowed.
 """
 
 from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, field, fields, is_dataclass
-from datetime import date
-from functools import cache, reduce
-from operator import or_
+from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from jpwr.messages import meant, near
 from record.errors import RecordError
 from record.names import odd_character
-from results.files.yaml_files import Quoted, YamlError, read_yaml
+from record.part import FROM_0, LARGEST, Allowed, Part
 
-LARGEST = 1e30  # of numbers
-FEW = 10  # keys that a sentence names
 NUMBER = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?", re.ASCII)
 THOUSANDS = re.compile(r"[-+]?[1-9][0-9]{0,2}\.[0-9]{3}")  # 80.000: in many countries eighty thousand
 TRUTHS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-MAPPINGS = (dict, Mapping)
-WORDS = "patternErrorMessage"  # what a text must be, in words
-OPTIONAL = "isOptional"  # a value may be None
-NAME = "name"  # format of texts that must look as no other one does
-BOUNDS = {"exclusiveMinimum": "above {:g}", "minimum": "from {:g} on", "maximum": "and at most {:g}"}
+WORDS = {str: "a text", bool: "true or false", int: "a whole number", float: "a number"}
+WORDS |= {list: "a list", tuple: "a list"}
+OF_PARTS = "keys with their values"
 
-
-class Allowed(dict[str, Any]):
-    """Limits of a value; with a hash, which a union of types needs."""
-
-    def __hash__(self) -> int:  # type: ignore[override]
-        return hash(repr(self))
-
-
-UNLIMITED = Allowed(minimum=-LARGEST, exclusiveMinimum=-LARGEST, maximum=LARGEST, minItems=0, minProperties=0)
-UNLIMITED |= {"pattern": r"[\s\S]*", "minLength": 0, "format": "", "enum": (), "title": "", WORDS: "", OPTIONAL: False}
-
-
-class PerhapsThousands(float):
-    """A number with three decimals, such as 80.000."""
+Reader = Callable[[Any, str, str], Any]  # takes a value, the place of what it is in, and its name there
+Kind = tuple[list[type], Allowed, Reader | None]  # types of Python, their limit, and the reader of what has parts
 
 
 def like(pattern: str, words: str) -> Allowed:
-    """Return the limits of texts that a whole pattern matches, with what they must be, in words."""
-    return Allowed({"pattern": pattern, WORDS: words})
+    """Return the limit to texts that a whole pattern matches, with what they must be, in words."""
+    return Allowed(words, re.compile(pattern).fullmatch)
 
 
-NotNegative = Annotated[float, Allowed(minimum=0)]
-Above0 = Annotated[float, Allowed(exclusiveMinimum=0)]
-From0 = Annotated[int, Allowed(minimum=0)]
-From1 = Annotated[int, Allowed(minimum=1)]
-Name = Annotated[str, Allowed(format=NAME)]
-Text = Annotated[str, like(r"[\s\S]*\S[\s\S]*", "a text")]
+def one_of(choices: Iterable[Any]) -> Allowed:
+    """Return the limit to some values; an empty text stands for no choice."""
+    known = tuple(choices)
+    words = [str(choice) for choice in known if choice != ""]
+    return Allowed(" or ".join(words) if len(words) < 3 else f"one of {', '.join(words)}", known.__contains__, known)
+
+
+PLAIN = Allowed("a text in plain letters, as names must not look like others", lambda name: not odd_character(name))
+NotNegative = Annotated[float, FROM_0]
+Above0 = Annotated[float, Allowed("a number above 0", lambda number: 0 < number < LARGEST)]
+From0 = Annotated[int, Allowed("a whole number from 0 on", FROM_0.test)]
+From1 = Annotated[int, Allowed("a whole number from 1 on", lambda number: 1 <= number < LARGEST)]
+Name = Annotated[str, PLAIN]
+Text = Annotated[str, like(r"[\s\S]*\S[\s\S]*", "a text that is not empty")]
+Date = Annotated[str, like(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])", "such as 2026-11-02")]
+FILLED = Allowed(OF_PARTS, bool)  # a mapping that is not empty
 
 
 def no_keys() -> Any:
@@ -76,49 +72,10 @@ def keys_of(part: Any) -> dict[str, Any]:
 
 
 @cache
-def required_keys(part: Any) -> list[str]:
+def _required_keys(part: Any) -> list[str]:
     """Return the keys of a dataclass's mappings that have no default."""
     required = [known.name.rstrip("_") for known in fields(part) if known.default is known.default_factory is MISSING]
     return [name for name in keys_of(part) if name in required]
-
-
-def bare(kind: Any) -> tuple[Any, dict[str, Any]]:
-    """Return a type without Annotated and None, and its limits; several Literals are one."""
-    limits: dict[str, Any] = dict(UNLIMITED)
-    while True:
-        if get_origin(kind) is Annotated:
-            for extra in kind.__metadata__:
-                limits |= {} if isinstance(extra, str) else extra
-            kind = kind.__origin__
-        elif type(None) in (arguments := get_args(kind)):
-            limits[OPTIONAL] = True
-            kind = reduce(or_, (argument for argument in arguments if argument is not type(None)))
-        elif arguments and all(get_origin(argument) is Literal for argument in arguments):
-            return Literal[tuple(choice for argument in arguments for choice in get_args(argument))], limits
-        else:
-            return kind, limits
-
-
-def scalar_test(kind: Any) -> Callable[[Any], bool]:
-    """Return a function that checks a text, a number or a truth value against a type."""
-    inner, limits = bare(kind)
-    kinds, choices = get_args(inner) or (inner,), _choices(inner, limits)
-    least, below, most = limits["minimum"], limits["exclusiveMinimum"], limits["maximum"]
-    pattern, shortest, is_date = re.compile(limits["pattern"]), limits["minLength"], limits["format"] == "date"
-
-    def is_allowed(value: Any) -> bool:
-        if choices:
-            return value in choices
-        if isinstance(value, bool):
-            return bool in kinds
-        if isinstance(value, str):
-            if is_date:
-                date.fromisoformat(value)
-            return str in kinds and len(value) >= shortest and pattern.fullmatch(value) is not None
-        is_number = isinstance(value, int | float) and (float in kinds or (int in kinds and isinstance(value, int)))
-        return is_number and least <= value <= most and below < value < LARGEST
-
-    return is_allowed
 
 
 def read_file(kind: Any, path: Path, what: str, **given: Any) -> Any:
@@ -127,7 +84,7 @@ def read_file(kind: Any, path: Path, what: str, **given: Any) -> Any:
     what: content in words. given: fields that the file does not have.
     """
     content = read_mapping(path, what)
-    return value_as(kind, content, str(path), what) if get_origin(kind) else filled(kind, content, str(path), **given)
+    return reader(kind)(content, str(path), what) if get_origin(kind) else filled(kind, content, str(path), **given)
 
 
 def read_mapping(path: Path, what: str) -> dict[str, Any]:
@@ -141,7 +98,7 @@ def read_mapping(path: Path, what: str) -> dict[str, Any]:
     return content or {}
 
 
-def filled(kind: Any, values: Any, where: str, /, **given: Any) -> Any:
+def filled(kind: Any, values: Mapping[str, Any], where: str, /, **given: Any) -> Any:
     """Return a dataclass with the values of a mapping; `given` are those that it does not have."""
     made = kind(**stated(kind, values, where), **given)
     if hasattr(made, "check"):
@@ -149,17 +106,26 @@ def filled(kind: Any, values: Any, where: str, /, **given: Any) -> Any:
     return made
 
 
-def stated(kind: Any, values: Any, where: str) -> dict[str, Any]:
-    """Return the values of a mapping by the field of a dataclass; a key without a value is one that is left out."""
-    keys = keys_of(kind)
-    if not isinstance(values, Mapping):
-        raise RecordError(f"{where}: {reprlib.repr(values)} is not a mapping with the keys {', '.join([*keys][:FEW])}")
-    for name in values:
-        check_key(name, keys, where)
-    known = {name: value for name, value in values.items() if value is not None}
-    if missing := [name for name in required_keys(kind) if name not in known]:
+def stated(kind: Any, values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return the values of a mapping by the field of a dataclass, of a part of a record also those of further keys.
+
+    In a file that people write, a key without a value is one that is left out.
+    """
+    if not issubclass(kind, Part):
+        for name in values:
+            check_key(name, keys_of(kind), where)
+        values = {name: value for name, value in values.items() if value is not None}
+    read = {name: _reader_of(kind, name)(value, where, name) for name, value in values.items()}
+    if missing := [name for name in _required_keys(kind) if name not in read]:
         raise RecordError(f"{where} lacks {' and '.join(map(repr, missing))}")
-    return {name: value_as(keys[name], value, where, name) for name, value in known.items()}
+    return read
+
+
+@lru_cache(maxsize=10_000)  # a record may have any keys
+def _reader_of(kind: Any, name: str) -> Reader:
+    """Return the reader of a key's value."""
+    others = (other for pattern, other in getattr(kind, "OTHERS", {}).items() if re.search(pattern, name))
+    return reader(keys_of(kind).get(name) or next(others, Any))
 
 
 def check_key(name: Any, known: Iterable[str], where: str) -> None:
@@ -168,63 +134,91 @@ def check_key(name: Any, known: Iterable[str], where: str) -> None:
         raise RecordError(f"{where} has an unknown key '{name}': {near(str(name), known)}")
 
 
-def value_as(kind: Any, found: Any, where: str, name: str) -> Any:
-    """Return a value as its type has it; raises RecordError if the type does not allow it."""
-    inner, limits = bare(kind)
-    origin, items = get_origin(inner) or inner, get_args(inner)
-    if hasattr(origin, "from_file"):
-        return inner.from_file(found, where, name)
-    if is_dataclass(origin):
-        return filled(inner, found, f"{where}, {name}")
-    item_name = limits["title"] or name.removesuffix("s")
-    is_empty = not found and (limits["minItems"] or limits["minProperties"])
-    if origin is tuple and isinstance(found, list | tuple) and not is_empty:
-        return tuple(value_as(items[0], item, where, f"{item_name} {number}") for number, item in enumerate(found, 1))
-    if origin in MAPPINGS and isinstance(found, Mapping) and not is_empty:
-        return {str(key): _item(items, str(key), item, where, name, item_name) for key, item in found.items()}
-    if limits["format"] == NAME and isinstance(found, str):
-        _refuse_odd(found, f"{where}, {name}")
-    if inner is Any:
+@cache
+def reader(kind: Any) -> Reader:
+    """Return the function that reads a value of a type; it raises RecordError for what the type does not allow."""
+    if kind is Any:
+        return lambda found, where, name: found
+    kinds = list(_kinds(kind, None))
+    of_any = {each for types, *_ in kinds for each in types}
+    limits = [limit for _, limit, _ in kinds]
+    words = " or ".join(dict.fromkeys(limit.words for limit in limits if limit.words))
+    choices = [str(choice) for limit in limits for choice in limit.choices]
+
+    def read(found: Any, where: str, name: str) -> Any:
+        value = found
+        if isinstance(found, Plain):
+            typed = untyped(found)
+            value = typed if type(typed) in of_any else str(found)  # a text may look like a number
+        for types, limit, read_parts in kinds:
+            if type(value) in types and limit.test(value):
+                if type(value) is float and isinstance(found, Plain):
+                    _refuse_thousands(found, limit, f"{where}: {name}")
+                return read_parts(value, where, name) if read_parts else value
+        odd = odd_character(found) if isinstance(found, str) else ""
+        hint = meant(str(found), choices) or (f"it has {odd}" if odd else "")
+        wrong = f"{where}: {name} is {reprlib.repr(untyped(found))}, but must be {words}"
+        raise RecordError(f"{wrong}: {hint}" if hint else wrong)
+
+    return read
+
+
+def _kinds(kind: Any, limit: Allowed | None) -> Iterator[Kind]:
+    """Yield the kinds of values of a type; of several limits, the outermost counts."""
+    origin, items, read = get_origin(kind) or kind, get_args(kind), None
+    if origin is Annotated:
+        yield from _kinds(items[0], limit or next((item for item in items[:0:-1] if isinstance(item, Allowed)), None))
+        return
+    if origin in (Union, UnionType):
+        for item in items:
+            yield from _kinds(item, limit)
+        return
+    types, usual = [origin], Allowed(WORDS.get(origin, OF_PARTS), lambda _: True)
+    if origin is NoneType:
+        usual, limit = usual._replace(words=""), None
+    elif origin is Literal:
+        types, usual = [*map(type, items)], one_of(items)
+    elif origin in (int, float):
+        types, usual = [int, origin], Allowed(WORDS[origin], lambda number: -LARGEST < number < LARGEST)
+    elif origin in (list, tuple):
+        types, read = [list, tuple], partial(_read_items, origin, reader(items[0]))
+    elif origin in (dict, Mapping):
+        of_keys = Name if (origin, items[0]) == (Mapping, str) else items[0]
+        types, read = [dict], partial(_read_entries, reader(of_keys), reader(items[1]))
+    elif is_dataclass(origin):
+        types, read = [dict], partial(_read_part, origin)
+    yield types, limit or usual, read
+
+
+def _read_items(origin: Any, read: Reader, found: Any, where: str, name: str) -> Any:
+    if len(found) > 2 and set(map(type, found)) in ({int}, {float}):
+        for number in (min(found), max(found)):  # other numbers break no rule that these keep
+            read(number, where, f"a value of {name}")
         return found
-    value, kinds = untyped(found), items or (inner,)
-    if not (bool in kinds if isinstance(value, bool) else int in kinds or float in kinds):
-        value = found  # a text that looks like a number
-    try:
-        is_allowed = origin not in (tuple, *MAPPINGS) and scalar_test(kind)(value)
-    except ValueError:  # of a day that does not exist
-        is_allowed = False
-    if not is_allowed:
-        hint = meant(str(found), map(str, _choices(inner, limits)))
-        wrong = f"{where}: {name} is {reprlib.repr(untyped(found))}, but must be {in_words(kind)}"
-        raise RecordError(": ".join(filter(None, [wrong, hint])))
-    if limits["maximum"] >= 1000 and str not in items:
-        refuse_thousands(value, f"{where}: {name}")
-    return str(value) if isinstance(value, Quoted) else value
+    return origin(read(item, where, f"{name} {number}") for number, item in enumerate(found, 1))
 
 
-def _item(kinds: tuple[Any, ...], key: str, value: Any, where: str, name: str, item_name: str) -> Any:
-    """Return a value of a mapping; that of a dataclass may have its key as `name`."""
-    _refuse_odd(key, f"{where}, {name}")
-    if get_origin(kinds[0]) is Literal:
-        check_key(key, get_args(kinds[0]), f"{where}, {name}")
-    if not is_dataclass(kinds[1]):
-        return value_as(kinds[1], value, f"{where}, {name}", key)
-    given = {"name": key} if "name" in getattr(kinds[1], "ADDED", ()) else {}
-    return filled(kinds[1], value, f"{where}, {item_name} {key}", **given)
+def _read_entries(read_key: Reader, read: Reader, found: Any, where: str, name: str) -> dict[str, Any]:
+    place = f"{where}, {name}"
+    entries = ((read_key(key, place, "a key"), value) for key, value in found.items())
+    return {key: read(value, place, key) for key, value in entries}
 
 
-def refuse_thousands(value: Any, where: str) -> None:
-    """Raise RecordError for a number with three decimals, which may be meant as thousands."""
-    if isinstance(value, PerhapsThousands):
+def _read_part(kind: Any, found: Any, where: str, name: str) -> Any:
+    place = f"{where}, {name}"
+    if issubclass(kind, Part):
+        return stated(kind, found, place)
+    return filled(kind, found, place, **({"name": name} if "name" in getattr(kind, "ADDED", ()) else {}))
+
+
+def _refuse_thousands(text: str, limit: Allowed, where: str) -> None:
+    """Raise RecordError for a number with three decimals if what it is without the point is allowed too."""
+    value = float(text)
+    if THOUSANDS.fullmatch(text) and limit.test(value * 1000):
         raise RecordError(
-            f"{where} is {value:.3f}, where the point may separate thousands or decimals: "
+            f"{where} is {text}, where the point may separate thousands or decimals: "
             f"write {value * 1000:.0f} or {value:.4f}"
         )
-
-
-def _refuse_odd(name: str, where: str) -> None:
-    if odd := odd_character(name):
-        raise RecordError(f"{where}: {name!r} has {odd}: names must not look like others, write it in plain letters")
 
 
 def untyped(found: Any) -> Any:
@@ -233,36 +227,92 @@ def untyped(found: Any) -> Any:
         return {key: untyped(value) for key, value in found.items()}
     if isinstance(found, list):
         return [untyped(value) for value in found]
-    if not isinstance(found, str) or isinstance(found, Quoted):
+    if not isinstance(found, Plain):
         return found
     if not NUMBER.fullmatch(found):
-        return TRUTHS.get(found, found)
-    if found.lstrip("+-").isdigit():
-        return int(found)
-    return PerhapsThousands(found) if THOUSANDS.fullmatch(found) else float(found)
+        return TRUTHS.get(found, str(found))
+    return int(found) if found.lstrip("+-").isdigit() else float(found)
 
 
-def _choices(inner: Any, limits: Mapping[str, Any]) -> tuple[Any, ...]:
-    return get_args(inner) if get_origin(inner) is Literal else tuple(limits["enum"])
+class YamlError(Exception):
+    """A file is not YAML that can be used: one sentence with the reason."""
+
+    def __init__(self, reason: str, line: int = 0) -> None:
+        """Keep the reason, and the line if one is known."""
+        super().__init__(f"line {line}: {reason}" if line else reason)
+        self.reason, self.line = reason, line
 
 
-def in_words(kind: Any) -> str:
-    """Return the values that a type allows, in words."""
-    inner, limits = bare(kind)
-    if limits[WORDS]:
-        return str(limits[WORDS])
-    if limits["format"] == "date":
-        return "such as 2026-11-02"
-    if choices := _choices(inner, limits):
-        choices = tuple(filter(None, choices))  # an empty text stands for no choice
-        return " or ".join(map(str, choices)) if len(choices) < 3 else f"one of {', '.join(choices)}"
-    if (origin := get_origin(inner) or inner) in (list, tuple):
-        return "a list" + " that is not empty" * bool(limits["minItems"])
-    if origin in MAPPINGS or is_dataclass(origin):
-        return "keys with their values"
-    if kinds := get_args(inner):
-        return " or ".join(in_words(Annotated[kind, limits]) for kind in kinds)
-    noun = {str: "a text", bool: "true or false", int: "a whole number", float: "a number"}.get(inner, "a value")
-    is_number = inner in (int, float)
-    bounds = [text.format(limits[key]) for key, text in BOUNDS.items() if is_number and limits[key] != UNLIMITED[key]]
-    return " ".join([noun, *bounds])
+class Plain(str):
+    """A text without quotes, which may be a number or a truth value."""
+
+
+def read_yaml(path: Path, as_nodes: bool = False) -> Any:
+    """Return the content of a file; None if it is empty, and for a value that is left out or null.
+
+    as_nodes: the content as nodes of PyYAML, which have line numbers. Raises YamlError if the file cannot be read, is
+    not UTF-8, is not valid YAML, or has a key twice.
+    """
+    import yaml
+
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            loader = _loader()(file)
+            root = loader.get_single_node()
+        if root is None:
+            return None
+        _refuse_twice(root)
+        return root if as_nodes else loader.construct_document(root)
+    except UnicodeDecodeError as error:
+        raise YamlError("it is not in UTF-8: store it in that encoding") from error
+    except RecursionError as error:
+        raise YamlError("a value in it contains itself") from error
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 0
+        raise YamlError(str(error.problem or error.context), line) from error
+    except OSError as error:
+        raise YamlError(error.strerror or str(error)) from error
+    except (ValueError, yaml.YAMLError) as error:
+        raise YamlError(" ".join(str(error).split())) from error
+
+
+@cache
+def _loader() -> Any:
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # PyYAML can be built without its parser in C
+    # A key << takes in another block. ~ stays a text, as it may be a folder.
+    scalars = {"null": "(null|Null|NULL|)$", "merge": "<<$"}
+    patterns = [(f"tag:yaml.org,2002:{kind}", re.compile(text)) for kind, text in scalars.items()]
+    loader: Any = type("Loader", (base,), {"yaml_implicit_resolvers": {None: patterns}})
+    loader.add_constructor("tag:yaml.org,2002:str", lambda _, node: node.value if node.style else Plain(node.value))
+    return loader
+
+
+def _refuse_twice(node: Any) -> None:
+    """Raise YamlError for a key that occurs twice: YAML's readers silently use the last one."""
+    first: dict[Any, int] = {}
+    for child in node.value if node.id != "scalar" else ():
+        key, value = child if node.id == "mapping" else (None, child)
+        if key is not None:
+            line = key.start_mark.line + 1
+            if str(key.value) in first:
+                raise YamlError(f"'{key.value}' is written twice, first in line {first[str(key.value)]}", line)
+            first[str(key.value)] = line
+        _refuse_twice(value)
+
+
+def entries(node: Any, key: str) -> list[Any]:
+    """Return the nodes that a mapping has under a key, as a list."""
+    pairs = node.value if node.id == "mapping" else []
+    value = next((value for name, value in pairs if name.value == key), None)
+    if value is None:
+        return []
+    return list(value.value) if value.id == "sequence" else [value]
+
+
+def text_of(node: Any, key: str = "_") -> str:
+    """Return the text that a mapping has under a key, or the text itself."""
+    if node.id == "scalar":
+        return str(node.value) if key == "_" else ""
+    return next((str(entry.value) for entry in entries(node, key) if entry.id == "scalar"), "")

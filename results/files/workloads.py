@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from record.errors import RecordError
-from results.files.typed_files import NotNegative, Text, like, no_keys, read_file
+from results.files.typed_files import FILLED, NotNegative, Text, like, no_keys, read_file
 
 FOLDERS = Path(__file__).resolve().parents[2] / "benchmarks"  # in a checkout, and in an installation of both packages
 FILE = "workload.yaml"
-ByName = Annotated[Mapping[str, NotNegative], {"minProperties": 1}]
+ByName = Annotated[Mapping[str, NotNegative], FILLED]
 Parameter = Annotated[str, like("[^;]*(;[^;:]*:[^;]*)*", "a text with 'MODEL: VALUE' after each ';'")]
 Framework = Literal["pytorch", "tensorflow", "vllm"]
 Vendor = Literal["nvidia", "amd", "graphcore", "none"]  # of devices, as systems have them
@@ -49,7 +49,7 @@ class Facts:
     lacks: Annotated[str, "tags of its workflow that only another workload with the same workflow has"] = ""
     instead: Annotated[str, "workload of its workflow for its tag, and where no image has this one's framework"] = ""
     refused: Annotated[Mapping[Vendor, Text], "reason by vendor on whose devices it does not run"] = no_keys()
-    costed: Amount | None = None
+    costed: Amount = Amount(0.0, "")
     reported: Amount | None = None
     target_loss: Annotated[ByName, "by model, of a training to a loss on synthetic data"] = no_keys()
     flops: Annotated[Mapping[str, ByName], "per unit of work in training, by model and sample"] = no_keys()
@@ -97,18 +97,7 @@ def workloads() -> dict[str, Facts]:
     return {name: read_file(Facts, FOLDERS / name / FILE, "facts of a workload", name=name) for name in names()}
 
 
-def title_of(benchmark: str) -> str:
-    """Return the title of a workload; for an unknown one, its name."""
+def facts_about(benchmark: str) -> Facts:
+    """Return the facts about a workload; of an unknown one, only its name is stated."""
     known = workloads().get(benchmark)
-    return known.title if known else benchmark
-
-
-def batch_text(benchmark: str, size: int) -> str:
-    """Return a global batch size of a workload in words; of a server, it is the number of requests in flight."""
-    known = workloads().get(benchmark)
-    return (known.batch if known else Facts.batch).format(size)
-
-
-def short_batch_text(benchmark: str, size: int) -> str:
-    """Return a global batch size in few words, as next to a dot."""
-    return batch_text(benchmark, size).removeprefix("global ")
+    return known or Facts(name=benchmark, title=benchmark, work_unit="", framework="pytorch", workflow="")

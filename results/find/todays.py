@@ -11,7 +11,7 @@ from record.findings import finding
 from record.model import Record
 from record.part import changed, with_known
 from results.files.systems import peak_of
-from results.files.workloads import Facts, workloads
+from results.files.workloads import Facts, facts_about
 
 CLOSE = 1e-6  # relative difference of equal figures
 
@@ -19,10 +19,10 @@ CLOSE = 1e-6  # relative difference of equal figures
 def wrong_length(record: Record) -> Iterator[str]:
     """Yield a sentence if samples have another length than the model's own, and no option asked for it."""
     facts = _facts(record)
-    default = next(iter(facts.flops.get(record.model) or ()), None) if facts else None
+    default = next(iter(facts.flops.get(record.model, ())), None)
     length = record.layout.sequence_length
     is_own = bool(length) and record.config.get("model", {}).get("sequence_length", length) is None
-    if facts and record.model in facts.flops_per_length and is_own and record.sample != default:
+    if record.model in facts.flops_per_length and is_own and record.sample != default:
         yield f"sample is stored as {record.sample!r}, but its model has {default!r}"
 
 
@@ -35,7 +35,7 @@ def with_todays_figures(record: Record) -> Record:
     metrics, corrected = record.metrics, []
     figures: dict[str, float] = {}
     facts = _facts(record)
-    if facts and facts.comparable and record.is_good:
+    if facts.comparable and record.is_good:
         is_comparable = record.sample == facts.comparable
         record = changed(record, metrics=with_known(metrics, {"comparable": is_comparable}))
     for figure, name, value in _figures(record):
@@ -49,10 +49,9 @@ def with_todays_figures(record: Record) -> Record:
 def _figures(record: Record) -> Iterator[tuple[str, str, float | None]]:
     """Yield FLOPs of a unit of work, peak of a device, parameters: name in words, metric, and value in the tables."""
     facts = _facts(record)
-    flops = _flops(record, facts) if facts else None
-    yield "FLOPs per unit of work", f"model_flops_per_{record.work_unit[:-1]}", flops
+    yield "FLOPs per unit of work", f"model_flops_per_{record.work_unit[:-1]}", _flops(record, facts)
     yield "peak TFLOP/s per device", PEAK, peak_of(record.system, record.precision)
-    yield "parameters", "num_parameters", facts.num_parameters.get(record.model) if facts else None
+    yield "parameters", "num_parameters", facts.num_parameters.get(record.model)
 
 
 def _flops(record: Record, facts: Facts) -> float | None:
@@ -65,7 +64,7 @@ def _flops(record: Record, facts: Facts) -> float | None:
     return flops + per_length * (length - int(default_sample.split()[0]))
 
 
-def _facts(record: Record) -> Facts | None:
-    """Return the facts of a record's workload, if it counts the same work."""
-    facts = workloads().get(record.benchmark)
-    return facts if facts and facts.work_unit == record.work_unit else None
+def _facts(record: Record) -> Facts:
+    """Return the facts about a record's workload; those of an unknown one, if the record counts other work."""
+    facts = facts_about(record.benchmark)
+    return facts if facts.work_unit == record.work_unit else facts_about("")

@@ -20,7 +20,7 @@ from record.model import Energy, Numbers, Record, Window
 from record.part import changed
 from record.values import grouped
 from results.files.systems import system_of
-from results.files.workloads import short_batch_text
+from results.files.workloads import facts_about
 from results.find.records import RecordError
 from results.join.channels import EnergyError
 from results.join.energy import energy_of
@@ -153,8 +153,8 @@ def _moment(time_s: float) -> str:
 
 
 def _name(record: Record) -> str:
-    batch = short_batch_text(record.benchmark, record.layout.global_batch_size or 0)
-    return f"{record.system}, {record.model}, {batch}"
+    batch = facts_about(record.benchmark).batch.format(record.layout.global_batch_size or 0)
+    return f"{record.system}, {record.model}, {batch.removeprefix('global ')}"
 
 
 def _trace(record: Record, windows: Sequence[Window], meter: Meter) -> Trace:

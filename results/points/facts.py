@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from record.values import count, cpus_in, devices_text, once
-from results.files.workloads import batch_text, short_batch_text
+from results.files.workloads import facts_about
 from results.find.records import Record
 
 # Groups of the configuration that do not change what is measured, such as the path of the record, and an option.
@@ -49,19 +49,19 @@ class Point(NamedTuple):
     to_loss: float = 0.0  # target of a training to a loss; 0: an ordinary run
 
     def __str__(self) -> str:
-        where = f"{devices_text(self.devices)}, {batch_text(self.benchmark, self.global_batch)}{self._kind}"
-        return ", ".join(filter(None, (self.benchmark, self.model, self.data, self.sample, where)))
+        return ", ".join(filter(None, (self.benchmark, self.model, self.data, self.sample, self._where)))
 
     @property
     def place(self) -> str:
         """Position of the point in a sweep, as text."""
-        return f"{devices_text(self.devices)}, {short_batch_text(self.benchmark, self.global_batch)}{self._kind}"
+        return self._where.replace(", global ", ", ")
 
     @property
-    def _kind(self) -> str:
+    def _where(self) -> str:
+        where = f"{devices_text(self.devices)}, {facts_about(self.benchmark).batch.format(self.global_batch)}"
         if self.to_loss:
-            return f", to loss {self.to_loss:g}"
-        return f", {self.copies} {'copy' if self.copies == 1 else 'copies'}" if self.copies else ""
+            return f"{where}, to loss {self.to_loss:g}"
+        return f"{where}, {self.copies} {'copy' if self.copies == 1 else 'copies'}" if self.copies else where
 
 
 class RunFacts(NamedTuple):

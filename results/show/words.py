@@ -6,10 +6,11 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from record.values import PER_DEVICE, WORK, count, devices_text, grouped, rounded
+from results.files.workloads import facts_about
 from results.points.estimate import Estimate
 from results.points.repeats import PointResults
 from results.verdicts.accept import Verdict
-from results.verdicts.cost import Costs, cheapest, costed_work, tied_with_cheapest
+from results.verdicts.cost import Costs, cheapest, tied_with_cheapest
 from results.verdicts.outcome import Outcome
 from results.verdicts.quality import why_not_ranked
 from results.verdicts.ranking import by_energy_kind, rank, ranked_points, why_left_out
@@ -201,7 +202,6 @@ def cost_words(results: Sequence[PointResults], costs: Costs, failed: Collection
             single = any(len(best[system][0].good) < 2 for system in (first, *tied))
             tie = first_words("for the cheapest", [first, *tied], "", ONE_RUN if single else OVERLAP)
             who = tie if tied else f"{first} is the cheapest"
-            words.append(
-                f"{results[0].point.model} in {precision} ({kind}): for {costed_work(best[first][0]).words}, {who}."
-            )
+            amount = facts_about(results[0].point.benchmark).costed.words
+            words.append(f"{results[0].point.model} in {precision} ({kind}): for {amount}, {who}.")
     return words

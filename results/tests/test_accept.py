@@ -234,7 +234,7 @@ def test_unlike_runs_are_no_one_workload(tmp_path, changes, message):
             "is too large: write 0.25 for 25 %",
         ),
         (GPT + "must: [{of: gpt, what: tpot_p99, global_batch: 1, at_most: 50}]", "is too large: write it in seconds"),
-        ("workloads: {gpt: {benchmark: llm_training, fixed: true}}", "fixed is 'true', but must be facts, such as"),
+        ("workloads: {gpt: {benchmark: llm_training, fixed: true}}", "fixed is True, but must be keys"),
         (GPT + "must: [{of: gpt, what: mfu, at_least: 0.1, unit: h}]", "only a time_to_solution has one"),
         (
             GPT + "must: [{of: gpt, what: time_to_solution, at_most: 1, work_unit: images}]",
@@ -249,7 +249,7 @@ def test_unlike_runs_are_no_one_workload(tmp_path, changes, message):
         (GPT + "must: [&a {of: gpt, what: mfu, at_least: 1}, *a]", "occurs twice"),
         (
             GPT + "score: {formula: R, better: higher, terms: {R: {of: gpt, what: energy_grade}}}",
-            "a grade is not a number",
+            "energy_grade is not a number",
         ),
         (GPT + "score: {formula: 1 + X, better: lower, terms: {R: {of: gpt, what: mfu}}}", "it has no term 'X'"),
     ],

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from jpwr.intervals import BOUND
+from results.files.typed_files import read_file
 from results.find.records import RecordError
 from results.show.tables.cost import cost_table, crossing_table
 from results.show.words import cost_words
@@ -18,7 +19,6 @@ from results.verdicts.cost import (
     cost,
     cost_of,
     crossings,
-    read_prices,
     tied_with_cheapest,
     uncovered_w,
 )
@@ -51,7 +51,7 @@ def test_the_cost_of_a_billion_tokens_is_that_of_a_hand_calculation():
 
 def test_each_system_is_costed_at_its_cheapest_point(tmp_path):
     (tmp_path / "prices.yaml").write_text(PRICES)
-    costs = read_prices(tmp_path / "prices.yaml")
+    costs = read_file(Costs, tmp_path / "prices.yaml", "prices")
     header, row = cost_table([by_point([result("A100", 1, batch, 12.5 * batch) for batch in (8, 16)])], costs).texts()
     assert [row[header.index(name)] for name in ("at", "for")] == ["1 device, batch 16", "10⁹ tokens"]
 
@@ -191,7 +191,7 @@ def test_assumptions_may_be_at_their_ends(tmp_path):
             assert change[0] in text
             text = text.replace(*change)
         (tmp_path / "prices.yaml").write_text(text)
-        read_prices(tmp_path / "prices.yaml")
+        read_file(Costs, tmp_path / "prices.yaml", "prices")
 
 
 @pytest.mark.parametrize(
@@ -205,11 +205,11 @@ def test_assumptions_may_be_at_their_ends(tmp_path):
         (("co2_g_per_kwh: 400", "co2_g_per_kwh: 0.4"), "usual are 10 to 1,000: write it in grams"),
         (
             ("device: 100}", "device: 100, overhead_low_w_per_device: 120}"),
-            "the overhead of A100 and its range are 120, 100, 100 W: give them in ascending order",
+            "systems, A100: the overhead and its range are 120, 100, 100 W: give them in ascending order",
         ),
         (
             ("device: 100}", "device: 100, provisioned_w_per_device: 900}"),
-            "A100 needs its source: add",
+            "A100: provisioned_w_per_device needs its source: add",
         ),
     ],
 )
@@ -218,7 +218,7 @@ def test_a_prices_file_with_a_mistake_is_refused_in_one_sentence(tmp_path, chang
     assert change[0] in PRICES
     path.write_text(PRICES.replace(*change))
     with pytest.raises(RecordError) as error:
-        read_prices(path)
+        read_file(Costs, path, "prices")
     assert message in str(error.value)
     assert str(path) in str(error.value)
     assert "\n" not in str(error.value)

@@ -197,5 +197,5 @@ def test_a_limit_of_a_percentile_is_met_by_the_interval_of_each_run(highs_s, at_
 
 def test_a_latency_without_its_load_is_refused(tmp_path):
     """At one request in flight any server would pass."""
-    with pytest.raises(RecordError, match="requirement 1: a ttft_p99 is of one load: give its requests in flight"):
+    with pytest.raises(RecordError, match="must 1: a ttft_p99 is of one load: give its requests in flight"):
         needs(tmp_path, f"{CHAT}must: [{{of: chat, what: ttft_p99, at_most: 2}}]")

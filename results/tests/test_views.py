@@ -21,6 +21,7 @@ from record.model import Record, StoredFinding
 from record.part import changed
 from record.values import grouped
 from results import load as loading
+from results.files.typed_files import read_file
 from results.find.records import MARKS
 from results.load import load
 from results.points.learning import as_csv, reference_of
@@ -30,7 +31,7 @@ from results.tests import builder
 from results.tests.builder import write_served
 from results.tests.test_stored import Text
 from results.verdicts.accept import accept
-from results.verdicts.cost import cheapest, read_prices, tied_with_cheapest
+from results.verdicts.cost import Costs, cheapest, tied_with_cheapest
 from results.verdicts.outcome import Outcome
 from results.verdicts.ranking import ranked_points
 from results.verdicts.requirements import read_requirements
@@ -132,7 +133,7 @@ def views(folder, folders):
     """Return which systems each view puts before others, and the outcome of each requirement."""
     needs, first, text = folder / "needs.yaml", {}, []
     with suppress(RecordError):  # refused as a whole
-        found, costs = load(folders), read_prices(folder / "prices.yaml")
+        found, costs = load(folders), read_file(Costs, folder / "prices.yaml", "prices")
         points = by_point(found.records)
         decision = Decision(points, read_requirements(needs), costs, found.skipped)
         text = [*of_workload(points), first_of(decision)]

@@ -90,7 +90,7 @@ def unless_missing(verdict: Verdict, skipped: Sequence[Skipped]) -> Verdict:
 def _without_broken(answered: Answer, at_place: Sequence[PointResults], wanted: Selection) -> Answer:
     """Return an answer whose reason names the runs that do not count; it is a failure if each changed a fixed fact."""
     runs = [record for one in at_place if wanted.has(one) for record in (*one.good, *one.bad)]
-    broken = list(filter(None, map(wanted.fixed.broken, runs)))
+    broken = list(filter(None, map(wanted.broken, runs)))
     if not broken:
         return answered
     reasons = tuple(finding("no_run", why=words) for words in dict.fromkeys(map("; ".join, broken)))
@@ -104,7 +104,7 @@ def left_out(results: Sequence[PointResults], requirements: Requirements) -> dic
     for name, wanted in requirements.workloads.items():
         for one in filter(wanted.has, results):
             for record in (*one.good, *one.bad):
-                if words := "; ".join(wanted.fixed.broken(record)):
+                if words := "; ".join(wanted.broken(record)):
                     where = record.file.path or one.point.place
                     found[record] = f"{one.system}, {where}: does not count for {name}: {words}"
                 else:

@@ -9,17 +9,16 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from jpwr.intervals import BOUND
 from record.arithmetic import ratio, sum_of_all
 from record.checks.run import OUTER
-from record.part import changed
+from record.part import Allowed, changed
 from record.values import THROUGHPUT, WORK
 from results.files.systems import SOURCE, system_of
-from results.files.typed_files import WORDS, Above0, Allowed, From1, NotNegative, read_file
-from results.files.workloads import Amount, workloads
+from results.files.typed_files import FILLED, Above0, From1, NotNegative
+from results.files.workloads import facts_about
 from results.find.records import Record, RecordError
 from results.points.estimate import Estimate, Part, of_runs
 from results.points.repeats import PointResults
@@ -28,13 +27,12 @@ from results.verdicts.ranking import why_left_out
 
 # Usual electricity is 0.03 to 0.5 of these currencies per kWh; in others, a large number may be right.
 CURRENCIES, MOST_PER_KWH = ("EUR", "€", "EURO", "USD", "$", "US$", "GBP", "£", "CHF", "CAD", "AUD"), 2.0
-LEAST_CO2_G = 1.0  # per kWh, unless 0: electricity of water has 10 to 25 g, and of coal 1,000 g
 HOURS_PER_YEAR = 365.25 * 24
-
-
-def _bounds(most: float, words: str) -> Allowed:
-    """Return the upper bound of an assumption, with what is allowed and usual, in words."""
-    return Allowed({"maximum": most, WORDS: words})
+LIFETIME = Allowed("years above 0 and at most 15; usual are 3 to 8", lambda years: 0 < years <= 15)
+SHARE = Allowed("a number above 0 and at most 1; usual are 0.6 to 0.95: write 0.95 for 95 %", lambda own: 0 < own <= 1)
+PUE = Allowed("a number from 1 to 3; usual are 1.05 to 1.6", lambda pue: 1 <= pue <= 3)
+# Electricity of water has 10 to 25 g per kWh, and of coal 1,000 g.
+CO2_G = Allowed("0 or 1 to 2000; usual are 10 to 1,000: write it in grams", lambda g: g == 0 or 1 <= g <= 2000)
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,9 @@ class Price:
 
     price_per_device: Annotated[NotNegative, "including its share of node, network and storage"]
     overhead_w_per_device: Annotated[
-        NotNegative, {"maximum": 10_000}, "of processors, fans and network, where no sensor of a node shows it"
+        float,
+        Allowed("a number from 0 to 10000", lambda power_w: 0 <= power_w <= 10_000),
+        "of processors, fans and network, where no sensor of a node shows it",
     ] = 0.0
     devices_per_node: Annotated[From1 | None, "nodes are bought whole"] = None
     power_limit_w: Annotated[Above0 | None, "of the operating point that counts; without it any"] = None
@@ -59,6 +59,15 @@ class Price:
         stated_w, low_w, high_w = (getattr(self, f"overhead_{end}w_per_device") for end in ("", "low_", "high_"))
         return stated_w if low_w is None else low_w, stated_w if high_w is None else high_w
 
+    def check(self, where: str) -> None:
+        """Raise RecordError for an overhead outside its range, and for a stated power without its source."""
+        (low_w, high_w), stated_w = self.overhead_range_w, self.overhead_w_per_device
+        if not low_w <= stated_w <= high_w:
+            found = f"the overhead and its range are {low_w:g}, {stated_w:g}, {high_w:g} W"
+            raise RecordError(f"{where}: {found}: give them in ascending order")
+        if self.provisioned_w_per_device and not self.provisioned_source.strip():
+            raise RecordError(f"{where}: provisioned_w_per_device needs its source: {SOURCE}")
+
 
 class Overhead(NamedTuple):
     """Power of a device's share of its node that an energy does not include, and its standard uncertainty, in watts."""
@@ -73,35 +82,18 @@ class Costs:
 
     currency: str
     electricity_per_kwh: NotNegative
-    systems: Annotated[Mapping[str, Price], {"minProperties": 1}]
-    lifetime_years: Annotated[Above0, _bounds(15, "years above 0 and at most 15; usual are 3 to 8")] = 5.0
-    utilisation: Annotated[
-        Above0,
-        "share of its life that the machine works",
-        _bounds(1, "a number above 0 and at most 1; usual are 0.6 to 0.95: write 0.95 for 95 %"),
-    ] = 0.8
-    pue: Annotated[
-        float,
-        "power usage effectiveness; not in percent",
-        {"minimum": 1} | _bounds(3, "a number from 1 to 3; usual are 1.05 to 1.6"),
-    ] = 1.2
-    co2_g_per_kwh: Annotated[NotNegative, _bounds(2000, "0 or grams up to 2000; usual are 10 to 1,000")] | None = None
+    systems: Annotated[Mapping[str, Price], FILLED]
+    lifetime_years: Annotated[float, LIFETIME] = 5.0
+    utilisation: Annotated[float, SHARE, "of its life that the machine works"] = 0.8
+    pue: Annotated[float, PUE, "power usage effectiveness; not in percent"] = 1.2
+    co2_g_per_kwh: Annotated[float | None, CO2_G] = None
 
     def check(self, where: str) -> None:
-        """Raise RecordError for a price or an emission in another unit."""
-        for name, one in self.systems.items():
-            (low_w, high_w), stated_w = one.overhead_range_w, one.overhead_w_per_device
-            if not low_w <= stated_w <= high_w:
-                found = f"the overhead of {name} and its range are {low_w:g}, {stated_w:g}, {high_w:g} W"
-                raise RecordError(f"{where}: {found}: give them in ascending order")
-            if one.provisioned_w_per_device and not one.provisioned_source.strip():
-                raise RecordError(f"{where}: provisioned_w_per_device of {name} needs its source: {SOURCE}")
-        price, co2_g = self.electricity_per_kwh, self.co2_g_per_kwh
+        """Raise RecordError for a price in another unit."""
+        price = self.electricity_per_kwh
         if set(self.currency.upper().split()) & set(CURRENCIES) and price > MOST_PER_KWH:
             found = f"electricity_per_kwh is {price:g}, but usual are 0.03 to 0.5 {self.currency}"
             raise RecordError(f"{where}: {found}: write 0.25 for 25 cents, and the price of 1 kWh, not of 1 MWh")
-        if co2_g and co2_g < LEAST_CO2_G:
-            raise RecordError(f"{where}: co2_g_per_kwh is {co2_g:g}, but usual are 10 to 1,000: write it in grams")
 
     def no_price(self, system: str) -> str:
         """Return the message that the file has no price of a system."""
@@ -140,11 +132,6 @@ class Cost(NamedTuple):
 def _overhead_words(price: Price) -> str:
     low_w, high_w = price.overhead_range_w
     return f"{price.overhead_w_per_device:g} W" + (f" ({low_w:g} W to {high_w:g} W)" if low_w < high_w else "")
-
-
-def read_prices(path: Path) -> Costs:
-    """Read the prices file; raises RecordError for a missing or unknown key or an invalid value."""
-    return read_file(Costs, path, "prices")  # type: ignore[no-any-return]
 
 
 def cost(
@@ -196,12 +183,6 @@ def _rest_of_node(record: Record) -> Overhead | None:
     return Overhead(*(3600 * wh / energy.window_s / devices for wh in (node_wh - inside_wh, error_wh)))
 
 
-def costed_work(one: PointResults) -> Amount:
-    """Return the amount of work that a cost refers to; 0 for a workload that states none."""
-    known = workloads().get(one.point.benchmark)
-    return (known.costed if known else None) or Amount(0.0, "")
-
-
 Kind = tuple[str, str]  # precision and kind of energy, which costs must share to be ranked together
 Cheapest = Mapping[str, tuple[PointResults, Cost]]  # by system, at its cheapest point
 
@@ -241,7 +222,7 @@ def cost_of(one: PointResults, costs: Costs) -> Cost | str:
         return "not at the operating point that the prices file names"
     if why := why_left_out(one):
         return f"no cost: {why}"
-    amount, speed, work = costed_work(one).amount, one.value(THROUGHPUT), one.value(WORK)
+    amount, speed, work = facts_about(one.point.benchmark).costed.amount, one.value(THROUGHPUT), one.value(WORK)
     if not amount:
         return "no cost is stated for this workload"
     if not speed:
@@ -290,27 +271,21 @@ def crossings(best: Cheapest, costs: Costs) -> list[Crossing]:
     ]
 
 
-def with_provisioned(
-    records: Sequence[Record], costs: Costs | None = None, tags: Mapping[str, str] | None = None
-) -> list[Record]:
-    """Return records with throughput by provisioned power, and the source of that power.
+def with_provisioned(record: Record, costs: Costs | None, tag: str) -> Record:
+    """Return a record with throughput by provisioned power, which its system is built to draw, and the power's source.
 
-    Provisioned power is what a system is built to draw. The prices count before the system's block. tags: of systems
-    that have another name.
+    The prices count before the system's block, which has the name `tag`.
     """
-    found = []
-    for record in records:
-        tag = (tags or {}).get(record.system, record.system)
-        prices = [costs.systems.get(name) for name in (record.system, tag)] if costs else []
-        stated = next((one for one in (*prices, system_of(tag)) if one and one.provisioned_w_per_device), None)
-        rate, devices = record.metrics.number(f"{record.work_unit}_per_s"), record.layout.num_devices
-        values: dict[str, Any] = {f"{record.work_unit}_per_s_per_kw": None, "provisioned_by": None}
-        if stated and devices:
-            each_w = stated.provisioned_w_per_device
-            words = f"{record.system}: {each_w:,g} W per device, by {stated.provisioned_source}"
-            values = dict(zip(values, (ratio(rate, each_w * devices / 1000), words), strict=True))
-        found.append(changed(record, metrics=changed(record.metrics, **values)) if record.is_good else record)
-    return found
+    prices = [costs.systems.get(name) for name in (record.system, tag)] if costs else []
+    stated = next((one for one in (*prices, system_of(tag)) if one and one.provisioned_w_per_device), None)
+    rate, devices = record.metrics.number(f"{record.work_unit}_per_s"), record.layout.num_devices
+    per_kw = words = None
+    if stated and devices:
+        each_w = stated.provisioned_w_per_device
+        per_kw = ratio(rate, each_w * devices / 1000)
+        words = f"{record.system}: {each_w:,g} W per device, by {stated.provisioned_source}"
+    values: dict[str, Any] = {f"{record.work_unit}_per_s_per_kw": per_kw, "provisioned_by": words}
+    return changed(record, metrics=changed(record.metrics, **values)) if record.is_good else record
 
 
 def provisioned_sources(records: Sequence[Record]) -> list[str]:

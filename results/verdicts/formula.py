@@ -22,7 +22,6 @@ class Formula:
 
     def __init__(self, text: str, names: Sequence[str], where: str):
         """Parse the text; raises RecordError, with the file `where`, unless it is arithmetic of the names."""
-        self.text = text
         try:
             if len(text) > LONGEST:
                 raise SyntaxError(f"it has more than {LONGEST} characters")
@@ -37,9 +36,6 @@ class Formula:
         used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         if unused := [name for name in names if name not in used]:
             raise RecordError(f"{where}: the formula {text!r} does not use {' and '.join(unused)}")
-
-    def __str__(self) -> str:
-        return self.text
 
     def __call__(self, values: Mapping[str, float]) -> float:
         """Return the value; `nan` if there is none, as for a division by zero."""

@@ -200,8 +200,7 @@ def _estimate(best: PointResults, path: str, quantity: Quantity, machine: int | 
         devices = (machine or math.nan) if quantity.what == "machine_time" else 1
         seconds = (quantity.work or math.nan) / SECONDS[quantity.unit] / devices
         estimate, values = exactly(seconds) / estimate, [seconds / value for value in values]
-    if quantity.is_trimmed:
-        ends = (quantity.without_fastest, quantity.without_slowest)
+    if any(ends := (quantity.without_fastest, quantity.without_slowest)):
         shared = best.sensor_parts(path, with_accuracy)
         estimate = trimmed_mean(values, *(ends if is_time else ends[::-1]), shared)
     return estimate

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,13 +13,26 @@ from typing import Annotated, Any, Literal
 from jpwr.messages import meant, near
 from record.demand import SLOS
 from record.findings import Finding, finding
-from record.values import devices_text
+from record.values import devices_text, value_at
 from results.files.quantities import QUANTITIES
-from results.files.typed_files import Above0, Allowed, From0, From1, Name, NotNegative, read_file, refuse_thousands
+from results.files.typed_files import (
+    FILLED,
+    Above0,
+    From0,
+    From1,
+    Name,
+    NotNegative,
+    Text,
+    check_key,
+    like,
+    no_keys,
+    one_of,
+    read_file,
+    reader,
+)
 from results.files.workloads import names, workloads
-from results.find.records import RecordError
+from results.find.records import Record, RecordError
 from results.points.repeats import PointResults
-from results.verdicts.fixed import Fixed
 from results.verdicts.formula import Formula
 from results.verdicts.power_level import LEVELS
 from results.verdicts.quality import GRADES
@@ -26,7 +40,6 @@ from results.verdicts.quality import GRADES
 # Quantities that are numbers of records. More is better, or, as of power, the most of all points must meet the limit.
 MEASURED = {one.required_as: one for one in QUANTITIES.values() if one.required_as}
 STEPS = {"energy_grade": tuple(GRADES), "power_level": LEVELS}  # of an energy, the lowest first
-WORDS_OF_STEPS = {"energy_grade": "a grade of energy", "power_level": "a level of the power measurement"}
 AT_LEAST = (*(name for name, one in MEASURED.items() if one.better == "more"), "scaling_efficiency", *STEPS)
 TO_LOSS = ("time_to_loss_s", "energy_to_loss_wh")  # of runs that were trained to a loss
 LATENCIES = ("ttft_p99", "tpot_p99")  # of one load: any server is fast with one request in flight
@@ -35,30 +48,60 @@ TIMES = {  # for `work`, in `unit`, with the speeds that they follow from
     "machine_time": QUANTITIES["work_per_s_per_device"],
 }
 WHATS = (*MEASURED, *TIMES, "scaling_efficiency", "failed_runs", *STEPS)
-# Largest limits of shares: with a limit in percent, every or no value would pass.
-MOST_OF_SHARES = {"mfu": 1.0, "scaling_efficiency": 2.0}
-# Of a latency, ten times the longest of MLPerf's limits: beyond it, milliseconds are meant.
-LONGEST_S = {name: 10 * max(getattr(slo, f"{name[:4]}_s") for slo in SLOS.values()) for name in LATENCIES}
-Limit = Annotated[float | str, Allowed(minimum=0)]  # a number, or a grade of energy
+# Largest limits: with one of a share in percent, every or no value would pass. A latency above ten times the longest of
+# MLPerf's limits is meant in milliseconds.
+MOST = {"mfu": (1.0, "write 0.25 for 25 %"), "scaling_efficiency": (2.0, "write 0.25 for 25 %")} | {
+    name: (10 * max(getattr(slo, f"{name[:4]}_s") for slo in SLOS.values()), "write it in seconds")
+    for name in LATENCIES
+}
+Limit = NotNegative | str  # a number, or a grade of energy
 Unit = Literal["", "s", "min", "h", "days"]
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "days": 86400.0}
-
-
 FACTS = ("model", "data", "sample", "precision")  # of runs, by which a workload selects them
+# Facts that may be fixed, and their places in a record. An option is fixed by its group and name.
+FIXED = {
+    "model": "model",
+    "num_layers": "config.model.num_layers",
+    "hidden_size": "config.model.hidden_size",
+    "num_heads": "config.model.num_heads",
+    "vocab_size": "config.model.vocab_size",
+    "sequence_length": "layout.sequence_length",
+    "global_batch_size": "layout.global_batch_size",
+    "data": "data",
+    "sample": "sample",
+    "precision": "precision",
+    "commit": "provenance.git_commit",
+}
+OPTION = re.compile(r"\w+\.\w+")  # such as training.learning_rate
+# Bits of a number in matrix products: fewer than those of the fixed precision are refused. TF32 has 19 (NVIDIA A100
+# whitepaper).
+BITS = {"fp4": 4, "nvfp4": 4, "fp8": 8, "mxfp8": 8, "fp16": 16, "bf16": 16, "tf32": 19, "fp32": 32, "fp64": 64}
+KINDS: dict[str, Any] = {
+    "precision": Annotated[str, one_of(BITS)],
+    "commit": Annotated[str, like("[0-9a-f]{7,40}", "7 to 40 hexadecimal digits: write them in quotes")],
+}
+DIRTY = "the code had local changes"
 
 
 @dataclass(frozen=True)
 class Selection:
-    """A workload of the requirements: the runs that belong to it, and its weight in the score."""
+    """A workload of the requirements: the runs that belong to it, what these must keep, and its weight in the score."""
 
-    benchmark: Annotated[str, {"enum": names()}]
+    benchmark: Annotated[str, one_of(names())]
     model: Annotated[Name, "empty: any, as for data, sample and precision"] = ""
     data: Name = ""
     sample: Name = ""
     precision: Name = ""
     weight: NotNegative = 1.0
     filled: Annotated[bool, "only runs with the tag fill, whose copies fill the nodes; false: only others"] = False
-    fixed: Annotated[Fixed, "what a run must keep for it to count"] = field(default_factory=Fixed)
+    fixed: Annotated[Mapping[str, Text | float | bool], "what a run must keep for it to count"] = no_keys()
+
+    def check(self, where: str) -> None:
+        """Raise RecordError for an unknown fact or a bad value of one."""
+        for fact, value in self.fixed.items():
+            if not OPTION.fullmatch(fact):
+                check_key(fact, FIXED, f"{where}, fixed")
+            reader(KINDS.get(fact, Any))(value, f"{where}, fixed", fact)
 
     def has(self, one: PointResults) -> bool:
         """Return whether a point belongs to it. Facts that failed runs did not record are not compared."""
@@ -81,7 +124,37 @@ class Selection:
 
     def of(self, results: Iterable[PointResults]) -> list[PointResults]:
         """Return its points with the runs that count: those that keep what is fixed."""
-        return [kept for one in results if self.has(one) and (kept := self.fixed.kept(one))]
+        counting = []
+        for one in filter(self.has, results):
+            good, bad = ([run for run in runs if not self.broken(run)] for runs in (one.good, one.bad))
+            if good or bad:
+                counting.append(one._replace(good=good, bad=bad))
+        return counting
+
+    def broken(self, record: Record) -> dict[str, bool]:
+        """Return the fixed facts that a run does not keep, as text: True if it changed one, False if they are unknown.
+
+        Of a failed run, which recorded little, only those that it changed count.
+        """
+        broken = {}
+        for name, wanted in self.fixed.items():
+            found = value_at(record, FIXED.get(name, f"config.{name}"))
+            rule = f"fixed at {wanted}{' or more bits' if name == 'precision' else ''}"
+            if found in (None, "") or (name == "precision" and found not in BITS):
+                broken[f"{name} is {found or 'not recorded'}, {rule}"] = False
+            elif not _keeps(name, found, wanted):
+                broken[f"{name} is {found}, {rule}"] = True
+        if "commit" in self.fixed and (dirty := value_at(record, "provenance.git_dirty")) is not False:
+            broken[DIRTY if dirty else f"whether {DIRTY} is not recorded"] = bool(dirty)
+        return {words: is_changed for words, is_changed in broken.items() if is_changed or record.is_good}
+
+
+def _keeps(name: str, found: Any, wanted: Any) -> bool:
+    if name == "precision":
+        return BITS[found] >= BITS[wanted]
+    if name == "commit":
+        return str(found).startswith(wanted)
+    return bool(found == wanted or str(found).lower() == str(wanted).lower())  # quotes do not matter
 
 
 def _fact(one: PointResults, name: str) -> str:
@@ -93,7 +166,7 @@ class Quantity:
     """A quantity of a system, at a given point or at the system's best one."""
 
     of: Annotated[Name, "a workload of the file"]
-    what: Annotated[str, {"enum": [*WHATS]}]
+    what: Annotated[str, one_of(WHATS)]
     devices: From1 | None = None
     global_batch: From1 | None = None
     from_devices: Annotated[From1 | None, "smaller number of a scaling efficiency; otherwise the fewest measured"] = (
@@ -116,13 +189,8 @@ class Quantity:
                 raise RecordError(f"{where}: {name} is {value!r}, but only a time_to_solution has one: leave it out")
         if self.what in LATENCIES and self.global_batch is None:
             raise RecordError(f"{where}: a {self.what} is of one load: give its requests in flight as 'global_batch'")
-        if self.is_trimmed and self.of_runs <= self.without_fastest + self.without_slowest:
+        if 0 < self.without_fastest + self.without_slowest >= self.of_runs:
             raise RecordError(f"{where}: of_runs must be larger than the number of runs left out")
-
-    @property
-    def is_trimmed(self) -> bool:
-        """Whether it is the mean without the fastest or slowest runs, and not the median."""
-        return bool(self.without_fastest or self.without_slowest)
 
     @property
     def words(self) -> str:
@@ -160,19 +228,16 @@ class Item(Quantity):
         if self.what in STEPS:
             if not is_least or limit not in STEPS[self.what]:
                 steps = ", ".join(map(str, STEPS[self.what]))
-                raise RecordError(f"{where}: {WORDS_OF_STEPS[self.what]} needs at_least with one of {steps}")
+                raise RecordError(f"{where}: {self.what} needs at_least with one of {steps}")
             return
         if is_least != (self.what in AT_LEAST):
             given, write, better = ("at_least", "at_most", "less") if is_least else ("at_most", "at_least", "more")
             raise RecordError(f"{where}: {self.what} has '{given}', but {better} is better: write '{write}: {limit}'")
         if isinstance(limit, str):
             raise RecordError(f"{where}: {limit!r} is not a number" + ": leave out its quotes" * limit[:1].isdigit())
-        most = MOST_OF_SHARES | LONGEST_S
-        if limit is not None and limit > most.get(self.what, math.inf):
-            remedy = "write 0.25 for 25 %" if self.what in MOST_OF_SHARES else "write it in seconds"
+        most, remedy = MOST.get(self.what, (math.inf, ""))
+        if limit is not None and limit > most:
             raise RecordError(f"{where}: the limit {limit:g} of {self.what} is too large: {remedy}")
-        if self.what not in most:
-            refuse_thousands(limit, f"{where}: the limit of {self.what}")
 
     def keeps(self, value: Any) -> bool:
         """Return whether a number keeps the limit, or a grade, which sorts by its name."""
@@ -238,8 +303,7 @@ class Score:
             raise RecordError(f"{where}: points are those at the minimum: give 'minimum'")
         for name, quantity in self.terms.items():
             if quantity.what in STEPS:
-                word = quantity.what.rpartition("_")[2]
-                raise RecordError(f"{where}, term {name}: a {word} is not a number")
+                raise RecordError(f"{where}, term {name}: {quantity.what} is not a number")
 
 
 @dataclass(frozen=True)
@@ -247,8 +311,8 @@ class Requirements:
     """Content of a requirements file."""
 
     ADDED = ("machine_devices",)
-    workloads: Annotated[Mapping[str, Selection], {"minProperties": 1}]
-    must: Annotated[tuple[Item, ...], {"title": "requirement"}] = ()
+    workloads: Annotated[Mapping[str, Selection], FILLED]
+    must: tuple[Item, ...] = ()
     reference: Annotated[Name, "the system that has score 1; empty: the first"] = ""
     budget: Annotated[Budget, "that each system is scaled to"] = field(default_factory=Budget)
     score: Annotated[Score | None, "the buyer's formula, which replaces the weighted geometric mean"] = None

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from caraml.machine.images import read_images
-from results.files.yaml_files import read_yaml
+from results.files.typed_files import read_yaml
 from tests.contracts.packages import Installed, Sources, compared, download
 from tests.contracts.servers import Contract, asked_of, lacking, offered_by
 from tests.contracts.uses import Use, our_uses, uses_of

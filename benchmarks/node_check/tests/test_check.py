@@ -15,8 +15,9 @@ from benchmarks.common.tests.started import read_derived
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.trace.trace import Row
 from jpwr.trace.writers import CsvWriter
+from record.model import Record
 from results.collect import collect
-from results.find.schema import violation
+from results.files.typed_files import stated
 from results.tests.of_dicts import contradictions, judge
 from results.verdicts.outcome import Outcome
 from tests.waiting import PATIENCE_S
@@ -72,7 +73,7 @@ def test_the_record_has_every_figure_and_is_consistent(disturbed):
     result = collect(disturbed)
     assert result["status"] == "ok", result["error"]
     assert contradictions(result) == []
-    assert violation(result) == ""
+    assert stated(Record, result, "result")
     figures = result["node_check"]["figures"]
     names = {one["name"] for one in figures}
     assert names == {

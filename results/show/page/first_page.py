@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 from record.values import PER_DEVICE, WORK, count, grouped, rounded
 from results.files.quantities import QUANTITIES
+from results.files.workloads import facts_about
 from results.points.estimate import Interval
 from results.points.repeats import PointResults
 from results.show.plots.style import Styles
 from results.show.tables.cells import half_text
-from results.verdicts.cost import Costs, cost_of, costed_work
+from results.verdicts.cost import Costs, cost_of
 from results.verdicts.outcome import Outcome
 from results.verdicts.quality import ESTIMATE, energy_kind, grade, why_not_ranked
 from results.verdicts.ranking import best_of_systems, fastest, rank, ranked_points, why_left_out
@@ -214,7 +215,7 @@ def _cost(point: PointResults | None, costs: Costs) -> Cell:
     cost = cost_of(point, costs)
     if isinstance(cost, str):
         return Cell("unknown", cost)
-    share = MILLION / costed_work(point).amount
+    share = MILLION / facts_about(point.point.benchmark).costed.amount
     ends = cost.estimate.interval if cost.estimate else None
     return _figure(share * cost.total, Interval(*(share * end for end in ends)) if ends else None)
 

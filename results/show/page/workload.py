@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from record.values import LONGEST_BYTES, grouped
-from results.files.workloads import title_of
+from results.files.workloads import facts_about
 from results.points.repeats import PointResults
 
 RESERVED = ("index", "script")  # names of other files of a site
@@ -31,7 +31,7 @@ def workloads_of(points: Sequence[PointResults]) -> list[Workload]:
         for kind in kinds:
             results = [one for one in group if one.point[2:4] == kind or (not one.good and kind == kinds[0])]
             point = next((one for one in results if one.good), results[0]).point
-            title = title_of(point.benchmark)
+            title = facts_about(point.benchmark).title
             short = title if point.model in title else f"{title}, {point.model}"
             title = f"{title}: {', '.join(filter(None, [point.model, point.data, point.sample]))}"
             name = _name(title, {*RESERVED, *(one.name for one in workloads)})

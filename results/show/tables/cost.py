@@ -6,10 +6,11 @@ from collections.abc import Collection, Sequence
 
 from record.values import grouped
 from results.files.quantities import QUANTITIES, Quantity, quantities
+from results.files.workloads import facts_about
 from results.points.repeats import PointResults
 from results.show.tables.cells import Cell, Table
 from results.show.tables.doubts import alike
-from results.verdicts.cost import Costs, cheapest, cost_of, costed_work, crossings
+from results.verdicts.cost import Costs, cheapest, cost_of, crossings
 
 
 def cost_table(sections: Sequence[Sequence[PointResults]], costs: Costs) -> Table:
@@ -26,7 +27,7 @@ def cost_table(sections: Sequence[Sequence[PointResults]], costs: Costs) -> Tabl
                 costed.add((system, kind[0]))
                 place = [point.point.place, *([str(point.limits)] if is_swept else [])]
                 parts = (cost.estimate or cost.total, cost.machine, cost.electricity, cost.energy_kwh, cost.co2_kg)
-                body.append([model, system, *kind, place, costed_work(point).words, *parts])
+                body.append([model, system, *kind, place, facts_about(point.point.benchmark).costed.words, *parts])
         groups = grouped(results, lambda point: (point.system, point.precision))
         with_good = {system for (system, _), points in groups.items() if any(point.good for point in points)}
         for (system, precision), points in groups.items():

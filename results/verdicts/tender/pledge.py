@@ -8,18 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from record.findings import finding
+from record.part import Allowed
 from record.values import devices_text, grouped
 from results.exchange.signature import signer_of
-from results.files.typed_files import (
-    NAME,
-    Above0,
-    From1,
-    Text,
-    check_key,
-    filled,
-    read_file,
-    value_as,
-)
+from results.files.typed_files import Above0, Date, From1, Name, Text, check_key, filled, read_file, reader
 from results.find.records import RecordError, Skipped
 from results.points.repeats import PointResults
 from results.verdicts.accept import Verdict, missing_runs, verdict_on
@@ -50,10 +42,10 @@ class Pledge:
 
     ADDED = ("items", "signature")
     vendor: Text
-    date: Annotated[str, {"format": "date"}]
-    system: Annotated[Text, "system tag of the runs", {"format": NAME}]
+    date: Date
+    system: Annotated[Name, "system tag of the runs"]
     devices: Annotated[From1, "of the whole machine"]
-    points: Annotated[tuple[Mapping[str, Any], ...], {"minItems": 1}]
+    points: Annotated[tuple[Mapping[str, Any], ...], Allowed("a list that is not empty", bool)]
     items: tuple[Item, ...] = ()  # numbers of the points
     signature: str = ""  # who signed, in words
 
@@ -86,10 +78,9 @@ def _items(point: Mapping[str, Any], where: str, workloads: Mapping[str, Selecti
         raise RecordError(f"{where} lacks 'devices'")
     for name in PLEDGED:
         if name in point:
-            limit = value_as(Above0, point[name], where, name)
-            place = {key: point[key] for key in PLACE if key in point}
-            if name != TIME and TIME in point:
-                place = {key: value for key, value in place.items() if key not in OF_TIME}
+            limit = reader(Above0)(point[name], where, name)
+            left_out = OF_TIME if name != TIME and TIME in point else ()
+            place = {key: point[key] for key in PLACE if key in point and key not in left_out}
             values = place | {"what": name, "at_least" if name in AT_LEAST else "at_most": limit}
             yield completed(filled(Item, values, where), workloads, where)
 
@@ -126,11 +117,8 @@ def check_pledge(
                 outcome=Outcome.UNDECIDED, reasons=(finding("no_energy", why="the power is of the devices alone"),)
             )
         found.append(verdict)
-    return [verdict for alike in grouped(found, _place).values() for verdict in _together(alike, results, requirements)]
-
-
-def _place(verdict: Verdict) -> tuple[Any, ...]:
-    return verdict.item.of, *(getattr(verdict.item, name) for name in POINT)
+    by_point = grouped(found, lambda verdict: tuple(getattr(verdict.item, name) for name in ("of", *POINT)))
+    return [verdict for alike in by_point.values() for verdict in _together(alike, results, requirements)]
 
 
 def _together(figures: Sequence[Verdict], results: Sequence[PointResults], requirements: Requirements) -> list[Verdict]:
