@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 ROOT = Path(__file__).resolve().parents[2]
 PEERS = ROOT / "build" / "peers"
 PACKAGES = ("jpwr==0.0.10", "zeus==0.16.0", "dftracer==2.2.0", "nvidia-ml-py")
-HEAD = ("what", "ours", "unit", "peer", "theirs", "ratio", "quartiles", "wanted")
+HEAD = ("what", "ours", "unit", "peer", "theirs", "ratio", "range", "wanted")
 ROW = "{:<46} {:>9} {:<11} {:<26} {:>9} {:>7} {:>13}  {}".format
 # A program of its own, as Linux counts the memory of whoever starts a command as that of the command.
 COST = """
@@ -86,12 +86,16 @@ def missed(what: str, unit: str, measured: Mapping[str, Sequence[float]], wanted
     """
     (_, own), (peer, theirs) = measured.items()
     value, ratios = statistics.median(own), list(map(truediv, own, theirs))
-    ratio, quartiles = statistics.median(ratios), ""
-    if len(ratios) > 1:
-        low, _, high = statistics.quantiles(ratios)
-        quartiles = f"{low:.3f}-{high:.3f}"
+    ratio = statistics.median(ratios)
     held = {"": True, "at most": value <= limit, "ratio at most": ratio <= limit, "ratio at least": ratio >= limit}
-    numbers = f"{value:.4g}", unit, peer, f"{statistics.median(theirs):.4g}", f"{ratio:.3f}", quartiles
+    numbers = (
+        f"{value:.4g}",
+        unit,
+        peer,
+        f"{statistics.median(theirs):.4g}",
+        f"{ratio:.3f}",
+        f"{min(ratios):.3f}-{max(ratios):.3f}",
+    )
     words = f"{wanted} {limit:g}" if limit else ""
     print(ROW(what, *numbers, words if held[wanted] else f"{words}: MISSED").rstrip(), flush=True)
     return not held[wanted]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import tempfile
@@ -10,8 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from jpwr.channel import ChannelInfo, Scope
-from jpwr.tests.loads import square
 from results.tests import builder
 from tools.bench.harness import Line, compared, cost
 from tools.bench.sampler import READ
@@ -21,7 +18,7 @@ LIMITS = {
     ("report", 10_000, "wall_s"): ("ratio at most", 6.5),
     ("report", 10_000, "peak_mib"): ("at most", 600),
 }
-NODES, HOUR_S, EDGE_S = 64, 3600.0, 60.0
+NODES = 64
 GROUP = """
 import json, pathlib, sys, pandas
 frame = pandas.json_normalize([json.loads(path.read_text()) for path in pathlib.Path(sys.argv[1]).rglob("result.json")])
@@ -35,10 +32,8 @@ def records() -> Iterator[Line]:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name, "results")
             first = builder.store_run(folder / "first", builder.result("S0"), rows=10_000)
-            for index in range(count - 1):
-                work = folder / f"{index:06d}_benchmark" / "work"
+            for work in builder.store(folder, list(map(record_of, range(count - 1)))).glob("*/work"):
                 (work / "power" / "n1").mkdir(parents=True)
-                (work / "result.json").write_text(json.dumps(record_of(index)))
                 os.link(first / "power" / "n1" / "trace.csv", work / "power" / "n1" / "trace.csv")
             pandas = cost([sys.executable, "-c", GROUP, str(folder)])
             outputs = {"table": [], "report": ["-o", f"{name}/page.html"], "site": ["-o", f"{name}/site"]}
@@ -62,34 +57,15 @@ def record_of(index: int) -> dict[str, Any]:
 
 
 def nodes() -> Iterator[Line]:
-    """Compare the end of a job, whose nodes sampled four devices for an hour, with pandas reading the traces."""
-    ids, hosts, load = [f"GPU-{index}" for index in range(4)], [f"n{node:05d}" for node in range(NODES)], square(0.37)
-    channels = [ChannelInfo(f"nvml:{one}", Scope.DEVICE, "board power", device_id=one, has_counter=True) for one in ids]
-    devices = [device for host in hosts for device in builder.on_gpus(*ids, hostname=host)]
-    record = builder.make_record(
-        windows=[builder.window(EDGE_S, HOUR_S - EDGE_S, hostname=host, boot_id=host) for host in hosts],
-        devices=[device | {"rank": rank} for rank, device in enumerate(devices)],
-    )
-    record["layout"] |= {"num_devices": len(devices), "num_nodes": NODES}
+    """Compare the end of a job, whose nodes sampled four devices 36,000 times, with pandas reading the traces."""
+    hosts = [f"n{node:05d}" for node in range(NODES)]
+    record = builder.result("A100", 4 * NODES)
+    record["layout"]["num_nodes"] = NODES
+    record["windows"] = [builder.window(60.0, 9000.0, hostname=host, boot_id=host) for host in hosts]
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        builder.JobFolder(folder).trace(
-            channels,
-            lambda _, time_s: load.power_w(time_s),
-            lambda _, time_s: load.energy_j(time_s),
-            times_s=[0.1 * row for row in range(int(10 * HOUR_S))],
-            hostname=hosts[0],
-            boot_id=hosts[0],
-        )
-        first = folder / "power" / hosts[0] / "trace.csv"
-        sampled = first.read_text()
-        for host in hosts[1:]:
-            trace = folder / "power" / host / "trace.csv"
-            trace.parent.mkdir()
-            trace.write_text(sampled.replace(hosts[0], host))
-        (folder / "record.json").write_text(json.dumps(record))
+        builder.job(Path(name), record)
         own = cost([sys.executable, "-m", "results.collect", name])
-        pandas = cost([sys.executable, "-c", READ, str(first)])
+        pandas = cost([sys.executable, "-c", READ, f"{name}/power/{hosts[0]}/trace.csv"])
     of_node = own._replace(cpu_s=own.cpu_s / NODES)
     yield compared("end of a job, CPU time of a node", "cpu_s", [of_node], "pandas", [pandas], "at most", 1.25)
     yield compared("end of a job, memory", "peak_mib", [own], "pandas", [pandas], "at most", 150)

@@ -133,13 +133,10 @@ def reads() -> Iterator[Line]:
         for way, count in CALLS.items():
             command = [f"{name}/reader", way, f"{name}/data", str(count)]
             counted = [sys.executable, "-m", "ioprof", "--out", f"{name}/io", "--", *command]
-            every = {
-                "alone": partial(call_us, command, {}),
-                "ours": partial(call_us, counted, {}),
-                "DFTracer": partial(call_us, command, preloaded),
-            }
-            alone_us, own_us, peer_us = in_turns(7, every).values()
-            added_us = {"ours": list(map(sub, own_us, alone_us)), "DFTracer": list(map(sub, peer_us, alone_us))}
+            every = {"alone": (command, {}), "ours": (counted, {}), "DFTracer": (command, preloaded)}
+            calls_us = in_turns(7, {name: partial(call_us, *given) for name, given in every.items()})
+            alone_us = calls_us.pop("alone")
+            added_us = {name: list(map(sub, of_calls, alone_us)) for name, of_calls in calls_us.items()}
             yield f"ioprof, time added to calls of {way[5:]}", "us", added_us
 
 
