@@ -29,12 +29,14 @@ def client() -> Iterator[Line]:
     for streams in (1, 8, 64, 256):
         load, window = LoadOptions(streams, input_tokens=32, output_tokens=OUTPUT), WindowOptions(1.0, 1)
         with subprocess.Popen([sys.executable, *SERVER.split()], stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            address = Address("127.0.0.1", int(process.stdout.readline()))
-            server = Server(address, address.reached(), address.models()[0], 8192, RUNNING_USAGE, keep_alive=True)
-            with redirect_stdout(io.StringIO()):  # its progress
-                measured, _ = measure(server, load, window, request_s, lambda: None, lambda *_: None, lambda: None)
-            process.kill()
+            try:
+                assert process.stdout is not None
+                address = Address("127.0.0.1", int(process.stdout.readline()))
+                server = Server(address, address.reached(), address.models()[0], 8192, RUNNING_USAGE, keep_alive=True)
+                with redirect_stdout(io.StringIO()):  # its progress
+                    measured, _ = measure(server, load, window, request_s, lambda: None, lambda *_: None, lambda: None)
+            finally:
+                process.kill()
         metrics = metrics_of(measured, SLOS[load.slo])
         metrics["late_s"] = statistics.median(late_s for one in measured.every for late_s in one.late_s[1:3])
         metrics["tokens_per_s"] = ratio(metrics["measured_tokens"], measured.duration_s)
