@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -12,37 +11,34 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.common.launch import Launch
 from benchmarks.common.record import RunRecord
-from benchmarks.common.run import RESULT_PREFIX
 from benchmarks.common.session import parse_options
+from benchmarks.common.tests.started import recorded
 from benchmarks.common.workload import Workload
 from benchmarks.deepcam.train import DeepCam
 from benchmarks.fno.train import Fno
 from benchmarks.llm_training.sizes import SIZES
 from benchmarks.resnet50_torch.train import ResNet50
 from jpwr.regions import RegionTimer
-from record.derivation import derive
-from record.model import Record
 from tools.bench.harness import Line, in_turns
 
 ROUNDS, STEPS = 3, 8
-RANKS = "-m torch.distributed.run --standalone --local-addr 127.0.0.1 --nproc-per-node 2"
 LENGTH = SIZES["tiny"].sequence_length
 FOREVER = ExitStack()  # of devices
 Program = Callable[[], Any]
 
 
-def trained(workload: str, unit: str, flags: str, start: str = "") -> float:
+def trained(workload: str, unit: str, flags: str, workers: int = 0) -> float:
     """Return the throughput that the benchmark states."""
-    steps = f"--warmup-steps 2 --measured-steps {STEPS} --min-measured-s 0 --print-record"
-    command = [sys.executable, *f"{start} -m benchmarks.{workload} {flags} {steps}".split()]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    [line] = [line for line in printed.splitlines() if line.startswith(RESULT_PREFIX)]
-    record = derive(Record.of(json.loads(line.removeprefix(RESULT_PREFIX))))
-    return record.metrics.number(f"{unit}_per_s") or 0.0
+    steps = f"--warmup-steps 2 --measured-steps {STEPS} --min-measured-s 0"
+    with tempfile.TemporaryDirectory() as folder:
+        program = f"benchmarks.{workload}"
+        record = recorded(Path(folder, "record.json"), program, *f"{flags} {steps}".split(), workers=workers)
+    return float(record["metrics"][f"{unit}_per_s"])
 
 
 def rate(work: float, program: Program) -> float:
@@ -154,9 +150,9 @@ BENCHES = {
     "fno": Bench("FNO", "timesteps", 20, "--size tiny", PYTORCH, partial(_same_model, Fno), 0.95),
 }
 BATCH = "--global-batch-size 16"
-WITH_ITSELF = {  # what is compared: flags and launcher of ours, a name and flags of the other
-    "llm_training": ("GPT, 2 ranks", f"{BATCH} --threads 1", RANKS, "1 rank of 2 threads", f"{BATCH} --threads 2", 0.9),
-    "resnet50": ("ResNet-50 in bf16", "--precision bf16", "", "ours in float32", "--precision fp32", 0.0),
+WITH_ITSELF = {  # what is compared: flags and processes of ours, a name and flags of the other
+    "llm_training": ("GPT, 2 ranks", f"{BATCH} --threads 1", 2, "1 rank of 2 threads", f"{BATCH} --threads 2", 0.9),
+    "resnet50": ("ResNet-50 in bf16", "--precision bf16", 0, "ours in float32", "--precision fp32", 0.0),
 }
 
 
@@ -165,14 +161,14 @@ def training(workload: str) -> Iterator[Line]:
     title, unit, batch, flags, name, program, least, prepare, work_per_sample = BENCHES[workload]
     flags = f"--device cpu --global-batch-size {batch} {flags}"
 
-    def own(more: str = "", start: str = "") -> Callable[[], float]:
-        return partial(trained, workload, unit, f"{flags} {more}", start)
+    def own(more: str = "", workers: int = 0) -> Callable[[], float]:
+        return partial(trained, workload, unit, f"{flags} {more}", workers)
 
     pair: dict[str, Program] = {"ours": own(), name: partial(rate, STEPS * batch * work_per_sample, program(flags))}
     yield title, f"{unit}/s", in_turns(ROUNDS, pair), "ratio at least", least
     if workload in WITH_ITSELF:
-        what, ours, launcher, name, others, least = WITH_ITSELF[workload]
-        pair = {"ours": own(ours, launcher), name: own(others)}
+        what, ours, workers, name, others, least = WITH_ITSELF[workload]
+        pair = {"ours": own(ours, workers), name: own(others)}
         yield what, f"{unit}/s", in_turns(ROUNDS, pair), "ratio at least", least
     if prepare:
         data = f"fake-{prepare.partition('.')[0].replace('resnet50', 'imagenet')}"
