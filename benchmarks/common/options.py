@@ -256,7 +256,6 @@ class RunOptions(Group):
     system: str = option("unnamed", "name of the system, for the record")
     peak_tflops_per_device: float = option(0.0, "the device's dense peak in this precision, for MFU; 0: not known")
     record: str = option("", "file to write the record to; default: none")
-    print_record: bool = option(False, "also print the record, as one line of JSON")
     split_steps: int = option(
         3, "steps after the window, split into regions if the framework cannot time them otherwise; 0: none", least=0
     )

@@ -261,7 +261,6 @@ class RunOptions:
 
     system: str = option("unnamed", "name of the system, for the record")
     record: str = option("", "file to write the record to; requests and the server's log go next to it; default: none")
-    print_record: bool = option(False, "print the record, too, as one line of JSON")
     hosts: str = option(
         "", "with --url: the server's nodes, as their traces name them: 'n1 n2', or 'prefill: n1; decode: n2'"
     )

@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         print(f"{BENCHMARK}: error: {error}", file=sys.stderr)
         return EXIT_BAD_OPTIONS
-    return run_recorded(record, config.run, launch, partial(serve_and_measure, config, launch))
+    return run_recorded(record, config.run.record, launch, partial(serve_and_measure, config, launch))
 
 
 def parse(argv: Sequence[str]) -> Config:
