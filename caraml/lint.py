@@ -15,7 +15,7 @@ import yaml
 
 from caraml.installation import SYSTEMS
 from jpwr.messages import near
-from record.errors import RecordError
+from record.files import RecordError
 from results.files.systems import read_systems
 from results.files.typed_files import YamlError, entries, read_yaml, text_of
 

@@ -142,7 +142,6 @@ def facts_of(stored: Mapping[str, Any]) -> dict[str, Any]:
         idle, again, loaded = zip(*([Answer(*one) for one in three] for three in of_questions), strict=True)
         found |= {
             "questions": len(idle),
-            "tokens": sum(len(one.tokens) for one in idle),
             "agreement": statistics.fmean(map(Answer.agreement, idle, loaded)),
             "repeat_agreement": statistics.fmean(map(Answer.agreement, idle, again)),
             "has_logprobs": all(one.top for one in idle) and all(one.is_possible for one in (*idle, *again, *loaded)),
@@ -150,9 +149,8 @@ def facts_of(stored: Mapping[str, Any]) -> dict[str, Any]:
         if empty := sum(not one.tokens for one in (*idle, *again, *loaded)):
             found["empty"] = empty
         if found["has_logprobs"]:
-            gaps, in_repeats = list(map(Answer.gap, idle, loaded)), map(Answer.gap, idle, again)
-            found["wrong"], found["repeat_wrong"] = (sum(gap > MOST_GAP for gap in each) for each in (gaps, in_repeats))
-            found["largest_gap"] = max(filter(math.isfinite, gaps), default=0.0)
+            for name, others in (("wrong", loaded), ("repeat_wrong", again)):
+                found[name] = sum(gap > MOST_GAP for gap in map(Answer.gap, idle, others))
             found |= _likelihood(idle, loaded)
     if stored.get("load"):
         load = [Streamed(*one) for one in stored["load"]]

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from jpwr.median import percentile
 from record.part import is_number
 
 POWER_PERCENTILES = (75, 90, 99)
 SMOOTHED_LOSSES = 10  # in a mean, whose noise is a third of that of a step's loss
-TENTHS = 10  # mean powers of the core phase in the power measurement methodology of the EEHPCWG
+TOLERANCE = 1e-6  # relative, of a derived number
 
 
 def sum_of_all(values: Sequence[Any]) -> float | None:
     """Return the sum; None without values, or if one is not a number."""
     return math.fsum(values) if values and all(map(is_number, values)) else None
-
-
-def median_of_all(values: Sequence[float | None]) -> float | None:
-    """Return the median; None without values, or if one is unknown."""
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known and len(known) == len(values) else None
 
 
 def ratio(value: Any, by: Any) -> float | None:
@@ -37,18 +29,25 @@ def product(*values: Any) -> float | None:
     return math.prod(values) if all(map(is_number, values)) else None
 
 
-def power_over_time(parts_w: Sequence[float], time_s: float) -> dict[str, Any]:
-    """Return percentiles over time of power, and its means in tenths, from the means in equal parts of a time."""
-    number = len(parts_w)
-    if number < TENTHS:
-        return {}
-    edges = [number * one // TENTHS for one in range(TENTHS + 1)]
-    tenths = [math.fsum(parts_w[low:high]) / (high - low) for low, high in pairwise(edges)]
-    percentiles = {f"p{one}_power_w": percentile(parts_w, one) for one in POWER_PERCENTILES}
-    return {"part_s": time_s / number, "tenths": tenths, **percentiles}
-
-
 def smoothed(losses: Sequence[Any] | None) -> float | None:
     """Return the mean of the last SMOOTHED_LOSSES losses; None with fewer, or if one is no number."""
     last = (losses or ())[-SMOOTHED_LOSSES:]
     return ratio(sum_of_all(last), SMOOTHED_LOSSES) if len(last) == SMOOTHED_LOSSES else None
+
+
+def exceeds(part: Any, whole: Any) -> bool:
+    """Return whether both are numbers and the part is larger than the whole."""
+    return is_number(part) and is_number(whole) and part > whole + TOLERANCE * abs(whole)
+
+
+def rising(numbers: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence for each of several numbers, by their names, that is larger than the next known one."""
+    known = [(name, value) for name, value in numbers.items() if is_number(value)]
+    for (name, value), (next_name, most) in pairwise(known):
+        if exceeds(value, most):
+            yield f"{name} is {value:.6g}, more than the {most:.6g} of {next_name}"
+
+
+def total(values: Iterable[Any]) -> float:
+    """Return the sum of the values that are numbers."""
+    return math.fsum(filter(is_number, values))

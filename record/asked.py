@@ -9,18 +9,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from record.acceptance import length_of, stated
-from record.csv_rows import csv_rows
 from record.demand import MADE, SLOS, hosts_of, made_trace
-from record.model import OF_ALL_COPIES, Layout, Record
+from record.files import csv_rows
+from record.model import Layout, Record
 from record.part import changed, is_number, with_known
 from record.values import count
 
 SAME = {"precision": "compute.precision", "data": "data.data", "system": "run.system"}  # options by fact
 MODELS = ("model.size", "model.variant")  # options with the last word of a model's name
+# Of a layout: the values that copies of a point that ran at once add up to.
+OF_ALL_COPIES = ("num_devices", "global_batch_size", "data_parallel_size")
 SAMPLES = {"sequence_length": "tokens", "image_size": "pixels"}  # unit of a sample's size, by the key of the layout
 PEAK = "peak_tflops_per_device"
 PERPLEXITIES = Path(__file__).with_name("perplexity.csv")  # of the suite's text
+ACCEPTANCES = Path(__file__).with_name("acceptance.csv")  # of speculative decoding
 LAYOUT_OF_SERVER = {
     "global_batch_size": "load.concurrency",
     "num_devices": "serve.devices",
@@ -73,13 +75,13 @@ def _served(record: Record) -> dict[str, Any]:
     url, path = record.option("serve.url"), record.option("serve.model_path") or ""
     is_started = not url and not record.option("serve.real_weights")
     name = f"server at {url}" if url else server
-    own = _last_part(path) or record.option("serve.served_model") or record.option("serve.model")
+    own = Path(str(path)).name or record.option("serve.served_model") or record.option("serve.model")
     serving: dict[str, Any] = {"server": name, "slo": record.option("load.slo")}
     if known := record.serving.speculation:
         drafts = _asked_speculation(record)
-        length, source = stated(*drafts) if drafts[0] else (None, None)
-        known = with_known(known, {"draft_tokens": drafts[0] or None, "stated_length": length, "source": source})
-        serving["speculation"] = changed(known, measured_length=length_of(known.steps, known.accepted_tokens))
+        length = stated_length(*drafts) if drafts[0] else None
+        known = with_known(known, {"draft_tokens": drafts[0] or None, "stated_length": length})
+        serving["speculation"] = changed(known, measured_length=acceptance_length(known.steps, known.accepted_tokens))
     return {
         "data": "random tokens",
         "model": own if is_started else None,
@@ -88,10 +90,6 @@ def _served(record: Record) -> dict[str, Any]:
         "layout": with_known(record.layout, {key: record.option(path) for key, path in LAYOUT_OF_SERVER.items()}),
         "serving": with_known(record.serving, serving),
     }
-
-
-def _last_part(path: object) -> str:
-    return str(path).rstrip("/").rpartition("/")[2]
 
 
 def _variant(record: Record, server: str) -> list[str]:
@@ -105,7 +103,7 @@ def _variant(record: Record, server: str) -> list[str]:
         "chat" if record.option("load.endpoint") == "chat" else None,
         ", ".join(f"{role} on {count(nodes, 'node')}" for role, nodes in roles.items()),
         f"idle for {limit_s:g} s at most" if record.option("load.trace") and is_number(limit_s) else None,
-        _speculation_words(drafts[0], stated(*drafts)[0]) if drafts[0] else None,
+        _speculation_words(drafts[0], stated_length(*drafts)) if drafts[0] else None,
         record.option("serve.server_args"),
     ]
     return list(filter(None, found))
@@ -117,6 +115,27 @@ def _asked_speculation(record: Record) -> tuple[int, float, str]:
         record.option(f"speculation.{name}") for name in ("draft_tokens", "acceptance_length", "acceptance_of")
     )
     return drafts or 0, length or 0.0, model or ""
+
+
+@cache
+def published_lengths() -> Mapping[tuple[str, int], float]:
+    """Return the published acceptance length by model and number of draft tokens.
+
+    It is the mean number of tokens of a step: the draft tokens that are accepted, and the model's own.
+    """
+    return {(row["model"], int(row["draft_tokens"])): float(row["length"]) for row in csv_rows(ACCEPTANCES)}
+
+
+def stated_length(draft_tokens: int, length: float, model: str) -> float:
+    """Return the acceptance length that the user states, or for 0 the published one; 0 if none is."""
+    return length or published_lengths().get((model, draft_tokens), 0.0)
+
+
+def acceptance_length(steps: float | None, accepted_tokens: float | None) -> float | None:
+    """Return the acceptance length that counters give; 1 without any step, None without counters."""
+    if steps is None or accepted_tokens is None:
+        return None
+    return 1 + accepted_tokens / steps if steps else 1.0
 
 
 def _speculation_words(draft_tokens: int, length: float) -> str:
@@ -135,24 +154,21 @@ def _sample_of_load(record: Record) -> str | None:
         stored = re.search("[0-9a-f]{12}", record.sample)
         is_made = trace in MADE and isinstance(seed, int)
         digest = made_trace(trace, seed)[0] if is_made else stored[0] if stored else "unknown"
-        words = f"conversations of {_last_part(trace)}, SHA-256 {digest}"
+        words = f"conversations of {Path(str(trace)).name}, SHA-256 {digest}"
     elif None in asked:
         return None
     else:
         mean_input, mean_output, sigma, lengths_file = asked
         words = f"{mean_input}/{mean_output} tokens" + (f", log-normal {sigma:g}" if sigma else "")
-        words = f"lengths of {_last_part(lengths_file)}" if lengths_file else words
+        words = f"lengths of {Path(str(lengths_file)).name}" if lengths_file else words
     drafts, length, model = _asked_speculation(record)
     of_user = f", {_speculation_words(drafts, length)} by the user" if length else f", acceptance of {model}"
     return words + of_user if drafts else words
 
 
 @cache
-def references() -> Mapping[tuple[str, str], float]:
-    """Return the perplexity of the suite's text by model and precision, each of an own run."""
-    return {(row["model"], row["precision"]): float(row["perplexity"]) for row in csv_rows(PERPLEXITIES)}
-
-
 def reference_of(model: str, precision: str, given: float) -> float | None:
-    """Return the reference: the suite's own, if it has one of the model, or the given one; None for 0."""
-    return references().get((model, precision)) or given or None
+    """Return the reference of a perplexity: the suite's own of this model, or without one the given one; None for 0."""
+    rows = csv_rows(PERPLEXITIES)
+    own = (float(row["perplexity"]) for row in rows if (row["model"], row["precision"]) == (model, precision))
+    return next(own, given) or None

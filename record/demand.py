@@ -26,21 +26,20 @@ class Slo(NamedTuple):
 
     ttft_s: float
     tpot_s: float
-    source: str
 
 
-MLPERF = "MLPerf Inference 6.0, inference_policies at ac93e89: limits of the 99th percentiles"
+# MLPerf Inference 6.0, inference_policies at ac93e89: limits of the 99th percentiles.
 SLOS: Mapping[str, Slo] = {
-    "llama-3.1-8b-server": Slo(2.0, 0.1, MLPERF),
-    "llama-3.1-8b-interactive": Slo(0.5, 0.03, MLPERF),
-    "llama-2-70b-server": Slo(2.0, 0.2, MLPERF),
-    "llama-2-70b-interactive": Slo(0.45, 0.04, MLPERF),
-    "llama-3.1-405b-server": Slo(6.0, 0.175, MLPERF),
-    "llama-3.1-405b-interactive": Slo(4.5, 0.08, MLPERF),
-    "deepseek-r1-server": Slo(2.0, 0.08, MLPERF),
-    "deepseek-r1-interactive": Slo(1.5, 0.015, MLPERF),
-    "gpt-oss-120b-server": Slo(3.0, 0.08, MLPERF),
-    "gpt-oss-120b-interactive": Slo(2.0, 0.02, MLPERF),
+    "llama-3.1-8b-server": Slo(2.0, 0.1),
+    "llama-3.1-8b-interactive": Slo(0.5, 0.03),
+    "llama-2-70b-server": Slo(2.0, 0.2),
+    "llama-2-70b-interactive": Slo(0.45, 0.04),
+    "llama-3.1-405b-server": Slo(6.0, 0.175),
+    "llama-3.1-405b-interactive": Slo(4.5, 0.08),
+    "deepseek-r1-server": Slo(2.0, 0.08),
+    "deepseek-r1-interactive": Slo(1.5, 0.015),
+    "gpt-oss-120b-server": Slo(3.0, 0.08),
+    "gpt-oss-120b-interactive": Slo(2.0, 0.02),
 }
 
 

@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jpwr.energy.estimate import JOULES_PER_WH
-from jpwr.intervals import with_accuracy
-from jpwr.median import median_interval, percentile
+from jpwr.median import percentile
 from record.arithmetic import product, ratio, smoothed, sum_of_all
 from record.asked import as_asked
-from record.model import Channel, Energy, Fill, NodeCheck, Record
+from record.model import Channel, Energy, Record
 from record.part import changed, is_number, with_known
 from record.values import grouped
 
 ENERGIES = {"energy": "measured", "energy_effective": "effective"}  # kinds of their windows
+KINDS = tuple(ENERGIES.values())
 SUMS = ("energy_wh", "uncertainty_wh", "random_wh", "systematic_wh", "idle_power_w", "samples", "missing")
 FIGURE_UNITS = {"TFLOP/s": "tflops", "GB/s": "gb_per_s"}  # in names of metrics
 POWER_BOUND = "power limit"  # among the reasons for throttling
@@ -34,17 +34,15 @@ def derive(record: Record, figures: Mapping[str, float] | None = None) -> Record
     if (fill := record.fill) and (rates := [copy.rate for copy in fill.per_copy]):
         spread_percent = 100 * (1 - min(rates) / max(rates))
         record = changed(record, fill=with_known(fill, {"slowest": min(rates), "spread_percent": spread_percent}))
-    record = with_known(record, {"node_check": _node_check(record)})
     # The time of a throughput is that of its windows, on the node where they take longest.
-    spans = {f"{kind}_s": time_s for kind in ENERGIES.values() if (time_s := record.longest_s(kind))}
-    metrics = {**vars(record.metrics), **spans, **_of_copies(record), **(figures or {})}
-    for values in (_work, _times, _goal, _rates, _figures):
+    spans = {f"{kind}_s": time_s for kind in KINDS if (time_s := record.longest_s(kind))}
+    metrics = {**vars(record.metrics), **spans, **(figures or {})}
+    for values in (_of_copies, _work, _times, _goal, _rates, _figures):
         metrics |= {name: value for name, value in values(record, metrics).items() if value is not None}
     record = with_known(record, {"metrics": with_known(record.metrics, metrics)})
-    for key, kind in ENERGIES.items():
-        if energy := record.energy_of(key):
-            record = changed(record, **{key: derived_energy(record, energy, kind)})
-    return with_known(record, {"fill": _power_of_copies(record)})
+    for key, energy in record.energies.items():
+        record = changed(record, **{key: derived_energy(record, energy, ENERGIES[key])})
+    return record
 
 
 def _layout(record: Record) -> dict[str, Any]:
@@ -60,27 +58,21 @@ def _layout(record: Record) -> dict[str, Any]:
     }
 
 
-def _of_copies(record: Record) -> dict[str, float | None]:
+def _of_copies(record: Record, _: Mapping[str, Any]) -> dict[str, Any]:
     """Return the work of copies that ran at once: that of the slowest one, times their number."""
-    fill = record.fill
-    rate = product(fill.slowest, fill.copies) if fill else None
-    if fill is None or rate is None or fill.common_s is None:
+    if not (fill := record.fill):
         return {}
-    work = rate * fill.common_s
+    work = product(fill.slowest, fill.copies, fill.common_s)
     per_step = product(record.layout.global_batch_size, record.layout.work_per_sample)
-    steps = {} if (number := ratio(work, per_step)) is None else {"measured_steps": number}
-    return {f"measured_{record.work_unit}": work, **steps}
+    return {f"measured_{record.work_unit}": work, "measured_steps": ratio(work, per_step)}
 
 
 def _work(record: Record, metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the measured work of steps, the first and last loss, and the tokens of all steps that have one."""
-    layout, losses, unit = record.layout, record.losses, record.work_unit
+    """Return the measured work of steps, and the first and last loss."""
+    layout, losses = record.layout, record.losses
     per_step = None if record.fill else product(layout.global_batch_size, layout.work_per_sample)
-    work: dict[str, Any] = {f"measured_{unit}": product(metrics.get("measured_steps"), per_step)}
-    if losses:
-        trained = product(len(losses), per_step) if unit == "tokens" else None
-        work |= {"first_loss": losses[0], "last_loss": losses[-1], "trained_tokens": trained}
-    return work
+    work: dict[str, Any] = {f"measured_{record.work_unit}": product(metrics.get("measured_steps"), per_step)}
+    return work | ({"first_loss": losses[0], "last_loss": losses[-1]} if losses else {})
 
 
 def _times(record: Record, _: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,7 +99,7 @@ def _goal(record: Record, metrics: Mapping[str, Any]) -> dict[str, Any]:
     if not metrics.get("target_loss"):
         return {}
     unit = record.work_unit
-    took = {"time_to_loss_s": "measured_s", f"{unit}_to_loss": f"measured_{unit}", "steps_to_loss": "measured_steps"}
+    took = {"time_to_loss_s": "measured_s", f"{unit}_to_loss": f"measured_{unit}"}
     loss = smoothed(record.losses)
     is_reached = loss is not None and is_number(target := metrics["target_loss"]) and loss <= target
     return {"reached_loss": loss, **{name: metrics.get(of) if is_reached else None for name, of in took.items()}}
@@ -138,25 +130,15 @@ def _rates(record: Record, metrics: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _node_check(record: Record) -> NodeCheck | None:
-    """Return a node check whose figures have the median of their repeats with its 95 % interval."""
-    figures = []
-    for figure in record.node_check.figures:
-        if figure.values:
-            low, high = median_interval(figure.values)
-            figure = with_known(figure, {"value": statistics.median(figure.values), "low": low, "high": high})
-        figures.append(figure)
-    return changed(record.node_check, figures=figures) if record.node_check else None
-
-
 def _figures(record: Record, _: Mapping[str, Any]) -> dict[str, Any]:
     """Return the median of each figure over all devices, or links with the largest message, by name and unit."""
-    known = [figure for figure in record.node_check.figures if figure.value is not None]
-    alike = grouped(known, lambda figure: f"{figure.name}_{FIGURE_UNITS[figure.unit]}")
+    measured = [figure for figure in record.node_check.figures if figure.values]
+    alike = grouped(measured, lambda figure: f"{figure.name}_{FIGURE_UNITS[figure.unit]}")
     medians = {}
     for name, figures in alike.items():
         largest = max(figure.bytes or 0 for figure in figures)
-        medians[name] = statistics.median(figure.value or 0.0 for figure in figures if (figure.bytes or 0) == largest)
+        every = [figure.values for figure in figures if (figure.bytes or 0) == largest]
+        medians[name] = statistics.median(map(statistics.median, every))
     return medians
 
 
@@ -179,24 +161,20 @@ def derived_energy(record: Record, energy: Energy, kind: str) -> Energy:
     if loss is not None and target is not None and loss <= target:
         derived["energy_to_loss_wh"] = energy_wh
     if record.serving and kind == "measured":
-        derived |= joules_per(energy_wh, energy.uncertainty_wh, vars(metrics))
+        derived |= _joules_per(energy_wh, vars(metrics))
     return changed(with_known(energy, derived), **limits_of_all(energy.sensor_channels or channels))
 
 
-def joules_per(energy_wh: Any, half_wh: Any, metrics: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return joules per output token, per token, and per request, each with half of its 95 % interval.
+def _joules_per(energy_wh: Any, metrics: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return joules per output token, per token, and per request.
 
     All are the energy of the window by what was done in it: output tokens that arrived, and with those of prompts whose
     first answer arrived, all tokens. A request is as many output tokens as one had in the mean, so that those that the
-    window's edges cut count by their share. Tokens are counted and not estimated: the uncertainty is the energy's.
+    window's edges cut count by their share.
     """
     output, inputs, each = map(metrics.get, ("measured_tokens", "input_tokens", "output_tokens_per_request"))
     counts = {"output_token": output, "total_token": sum_of_all([output, inputs]), "request": ratio(output, each)}
-    found: dict[str, float | None] = {}
-    for name, count in counts.items():
-        found[f"j_per_{name}"] = ratio(product(energy_wh, JOULES_PER_WH), count)
-        found[f"j_per_{name}_half_width"] = ratio(product(half_wh, JOULES_PER_WH), count)
-    return found
+    return {f"j_per_{name}": ratio(product(energy_wh, JOULES_PER_WH), count) for name, count in counts.items()}
 
 
 def _channel(channel: Channel) -> Channel:
@@ -238,11 +216,3 @@ def limits_of_all(channels: Sequence[Channel]) -> dict[str, Any]:
         "power_limited_percent": max((one.get(POWER_BOUND, 0.0) for one in reasons), default=None),
         **{name: max(values, key=abs, default=None) for name, values in drifts.items()},
     }
-
-
-def _power_of_copies(record: Record) -> Fill | None:
-    fill, energy = record.fill, record.energy
-    if not fill or not energy or energy.sampling_share is None:
-        return fill
-    share = with_accuracy(energy.sampling_share, energy.accuracy or 0.0)
-    return with_known(fill, {"power_W": energy.avg_power_w, "power_uncertainty_percent": 100 * share})

@@ -71,19 +71,14 @@ def finding(kind: str, **values: Any) -> Finding:
     return Finding(kind, tuple(sorted(values.items())))
 
 
-def note(text: str) -> Finding:
-    """Return a text of an older record, or one that a user wrote, as a finding."""
-    return finding("note", text=text)
-
-
 def from_data(data: Mapping[str, Any]) -> Finding:
     """Return a finding of a record; one of a kind that a newer version wrote is a note."""
     kind, values = str(data.get("kind")), data.get("values") or {}
     try:
         found = finding(kind, **values)
-        return found if str(found) else note(kind)
+        return found if str(found) else finding("note", text=kind)
     except (KeyError, ValueError, TypeError):
-        return note(", ".join([kind, *(f"{name} {value}" for name, value in values.items())]))
+        return finding("note", text=", ".join([kind, *(f"{name} {value}" for name, value in values.items())]))
 
 
 def without_numbers(text: str) -> str:

@@ -10,15 +10,11 @@ from collections.abc import Iterable
 from dataclasses import field
 from typing import Annotated, Any, ClassVar, Literal
 
-from record.arithmetic import ratio
 from record.part import FROM_0, Allowed, Part
 
 SCHEMA_VERSION = 4
 Json = dict[str, Any]  # a record as its file has it
-COPY_VARIABLE = "CARAML_COPY"  # number of this copy, from 1; unset unless copies run at once
-COPIES_VARIABLE = "CARAML_COPIES"  # number of copies
-# Of a layout: the values that copies of a point that ran at once add up to.
-OF_ALL_COPIES = ("num_devices", "global_batch_size", "data_parallel_size")
+COPIES_VARIABLE = "CARAML_COPIES"  # number of copies that run at once; unset without any
 
 # In Annotated, a text is the description, and `Allowed` limits the values.
 Number = float | None
@@ -30,7 +26,6 @@ Count = Annotated[int, COUNTED]
 Whole = Annotated[int, Allowed("a whole number from 0 on", FROM_0.test)]
 KnownAmount = Annotated[float, FROM_0]
 Options = dict[str, str | float | bool | list[Any] | None]
-NodeDevices = list[dict[str, Any]] | dict[str, Any] | None
 SAME_LIMIT_W = 1.0  # drivers round power limits to less
 Size = Annotated[int | None, COUNTED]
 # Keys of `Numbers` that match hold a number; a rate is not below 0.
@@ -41,12 +36,8 @@ PATTERNS = {
 }
 
 
-def _list() -> Any:
-    return field(default_factory=list)
-
-
-def _dict() -> Any:
-    return field(default_factory=dict)
+def _empty(kind: type) -> Any:
+    return field(default_factory=kind)
 
 
 def _added(default: Any = None) -> Any:
@@ -175,8 +166,8 @@ class SitePower(Part):
 
     accuracy_percent: Annotated[Amount, "bound on the error of the node's sensor or meter"] = None
     losses: Annotated[str, "of the conversion: upstream, maker, offline or together; empty if not stated"] = ""
-    measured: Annotated[list[str], "subsystems that are measured with the nodes"] = _list()
-    estimated: Annotated[list[str], "subsystems with an estimate that is added"] = _list()
+    measured: Annotated[list[str], "subsystems that are measured with the nodes"] = _empty(list)
+    estimated: Annotated[list[str], "subsystems with an estimate that is added"] = _empty(list)
     machine_nodes: Annotated[Amount, "nodes of the machine; 0: the nodes of the run are the machine"] = None
 
 
@@ -196,14 +187,12 @@ class Energy(Uncertain):
     windows_w: Annotated[Number, "from the first window to the last, where elsewhere_w is clearly higher"] = _added()
     elsewhere_w: Annotated[Number, "highest mean power over an equal time outside of the windows"] = _added()
     sensor_channels: Annotated[list[Channel] | None, "of the run's own sensors, where a meter counts"] = _added()
-    sampling_interval_s: Number = None
-    jpwr_version: Text = None
     power_limit_w: Annotated[Amount, "of each device; null if they differ"] = None
     clock_limit_mhz: Annotated[Amount, "of each device; null if none is known, or they differ"] = None
     power_limited_percent: Annotated[Amount, "of the windows in which the power limit bound"] = None
     clock_drift_percent: Annotated[Number, "of the worst device"] = None
     temperature_drift_c: Annotated[Number, "of the worst device"] = None
-    notes: list[str] = _list()
+    notes: list[str] = _empty(list)
     sampled_by_scope: Numbers = Numbers.of({})
     run_wh: Annotated[Amount, "from the start of the command to its end"] = _added()
     run_s: Annotated[Amount, "from the start of the command to its end"] = _added()
@@ -215,11 +204,6 @@ class Energy(Uncertain):
     p99_power_w: Amount = _added()
     site: SitePower = _added(SitePower.of({}))
 
-    @property
-    def sampling_share(self) -> float | None:
-        """Relative half-width of its interval by sampling and counter; None if it is unknown."""
-        return ratio(self.uncertainty_wh, self.energy_wh)
-
 
 class Region(Part):
     """Time of a step in one region."""
@@ -230,7 +214,7 @@ class Region(Part):
     p95_s: Amount = None
     whole_s: Annotated[Amount, "with the regions inside it"] = None
     imbalance_percent: Amount = None
-    by_rank_s: list[Amount] = _list()
+    by_rank_s: list[Amount] = _empty(list)
 
 
 class Regions(Part):
@@ -240,7 +224,6 @@ class Regions(Part):
     regions: dict[str, Region]
     clock: Literal["host", "device"] = "host"
     step_s: Amount = None
-    marked_percent: Amount = None
     all_communication: Annotated[bool, "whether all of it has regions"] = True
     in_parts: Numbers = Numbers.of({})
 
@@ -253,12 +236,10 @@ class Reads(Part):
     reads: Whole
     bytes: Whole
     read_s: KnownAmount
-    open_s: KnownAmount
     sequential_reads: Whole
     maps: Whole
     mapped_bytes: Whole
     size_bytes: Whole
-    reads_by_size: dict[str, Whole]
 
 
 class FileReads(Reads):
@@ -275,19 +256,8 @@ class WindowReads(Part):
     files: Whole
     bytes: Whole
     reads: Whole
-    read_s: Annotated[KnownAmount, "summed over processes"]
     reading_s: Annotated[KnownAmount, "in which any process read"]
     by_region: Annotated[dict[str, Whole], "bytes"]
-
-
-class ReadsOverTime(Part):
-    """Bytes read on one node, in parts of part_s seconds from begin_s of its monotonic clock."""
-
-    hostname: str
-    boot_id: str
-    begin_s: KnownAmount
-    part_s: KnownAmount
-    bytes: list[Whole]
 
 
 class JobReads(Part):
@@ -295,14 +265,11 @@ class JobReads(Part):
 
     coverage_percent: Annotated[Amount, "of the bytes that the kernel counted"]
     missing: list[str]
-    notes: list[str]
     lost_opens: Whole
     lost_stretches: Whole
     job: Reads
-    data: Annotated[Reads, "of the files that steps read"]
     windows: dict[str, WindowReads]
     files: list[FileReads]
-    over_time: list[ReadsOverTime]
 
 
 class Node(Part):
@@ -310,7 +277,7 @@ class Node(Part):
 
     hostname: Text = None
     cpu: Text = None
-    devices: NodeDevices = None
+    devices: list[dict[str, Any]] | dict[str, Any] | None = None
 
     @property
     def reported_devices(self) -> list[dict[str, Any]]:
@@ -331,24 +298,19 @@ class Provenance(Part):
     exclusive: Text = None
     environment: dict[str, str] | None = None
     packages: Annotated[dict[str, str | None] | None, "their versions"] = None
-    nodes: list[Node] = _list()
+    nodes: list[Node] = _empty(list)
 
 
 class Figure(Numbers):
-    """Rate of a device, or of the links of a node or of all nodes; null with a reason."""
+    """Rate of a device, or of the links of a node or of all nodes."""
 
     name: Name
     unit: Literal["TFLOP/s", "GB/s"]
     scope: Annotated[Literal["device", "node", "all"], "what it belongs to"]
     rank: Annotated[Whole, "of the device, or the first of several"]
     values: Annotated[list[KnownAmount], "of its repeats"]
-    value: Annotated[Amount, "their median, with low and high of its 95 % interval"] = None
-    low: Amount = None
-    high: Amount = None
-    reason: Annotated[str, "why the value is null"] = ""
-    shape: Annotated[str, "of the matrices or arrays"] = ""
+    reason: Annotated[str, "why it has no values"] = ""
     bytes: Annotated[Amount, "of a message"] = None
-    seconds: Annotated[Amount, "of a message"] = None
     ranks: Annotated[Whole, "devices that share it"] = 1
 
 
@@ -364,24 +326,22 @@ class CheckedDevice(Numbers):
 class NodeCheck(Part):
     """Rates of devices and links."""
 
-    figures: list[Figure] = _list()
-    devices: list[CheckedDevice] = _list()
+    figures: list[Figure] = _empty(list)
+    devices: list[CheckedDevice] = _empty(list)
 
 
 class StoredFinding(Part):
     """A finding: record/kinds.py has the kinds and the names of their values."""
 
     kind: Name
-    values: dict[str, str | float | None] = _dict()
+    values: dict[str, str | float | None] = _empty(dict)
 
 
 class Speculation(Part):
     """Speculative decoding at a stated acceptance; a step has accepted draft tokens and one of the model's own."""
 
-    method: Name
     draft_tokens: Annotated[Whole, "proposed in a step"]
     stated_length: Annotated[KnownAmount, "tokens of a step, in the mean"]
-    source: Annotated[Name, "of the stated length"]
     steps: Annotated[Amount, "in the window, by the server; unknown without its counters"] = None
     accepted_tokens: Annotated[Amount, "draft tokens, in the window, by the server"] = None
     measured_length: Amount = None
@@ -395,8 +355,8 @@ class Serving(Part):
     slo: str = ""
     elsewhere: Annotated[str, "host of a server on other nodes, whose energy needs their traces"] = ""
     clock_error_s: Annotated[Amount, "by which the wall clock of the client's node may be wrong"] = None
-    findings: Annotated[list[StoredFinding], "that limit the run"] = _list()
-    answers: Annotated[dict[str, float | bool], "under load, compared; see record/answers.py"] = _dict()
+    findings: Annotated[list[StoredFinding], "that limit the run"] = _empty(list)
+    answers: Annotated[dict[str, float | bool], "under load, compared; see record/answers.py"] = _empty(dict)
     speculation: Speculation | None = None
 
 
@@ -405,7 +365,7 @@ class Copy(Part):
 
     copy: Annotated[Whole, "its number, from 1"]
     rate: Annotated[KnownAmount, "work per second"]
-    windows: list[Window] = _list()
+    windows: list[Window] = _empty(list)
 
 
 class Fill(Numbers):
@@ -415,10 +375,8 @@ class Fill(Numbers):
     devices_per_copy: Count
     slowest: Annotated[Amount, "rate of the slowest copy"] = None
     spread_percent: Annotated[Amount, "by which the slowest is behind the fastest"] = None
-    power_W: Annotated[Amount, "mean of all copies over the common window"] = None  # noqa: N815
-    power_uncertainty_percent: Annotated[Amount, "half-width, with the accuracy of the sensor"] = None
     common_s: Annotated[Amount, "time common to the windows of all copies"] = None
-    per_copy: list[Copy] = _list()
+    per_copy: list[Copy] = _empty(list)
 
 
 class Layout(Part):
@@ -470,18 +428,18 @@ class Record(Part, eq=False):
     layout: Layout
     run_id: Annotated[str, "unique; empty for a run that left no record"] = ""
     error: Annotated[str, "why the status is not ok"] = ""
-    config: Annotated[dict[str, Options], "options as used, by group"] = _dict()
+    config: Annotated[dict[str, Options], "options as used, by group"] = _empty(dict)
     precision: str = ""
     data: str = ""
     sample: Annotated[str, "its size, such as 2048 tokens"] = ""
-    variant: Annotated[list[str], "unusual options that change the speed of the same work, in words"] = _list()
+    variant: Annotated[list[str], "unusual options that change the speed of the same work, in words"] = _empty(list)
     metrics: Metrics = Metrics.of({})
-    losses: list[Number] = _list()
-    step_times_s: list[Amount] = _list()
-    windows: list[Window] = _list()
-    devices: list[Device] = _list()
+    losses: list[Number] = _empty(list)
+    step_times_s: list[Amount] = _empty(list)
+    windows: list[Window] = _empty(list)
+    devices: list[Device] = _empty(list)
     provenance: Provenance = Provenance.of({})
-    regions: Annotated[dict[str, Regions], "by kind of window"] = _dict()
+    regions: Annotated[dict[str, Regions], "by kind of window"] = _empty(dict)
     serving: Serving = Serving.of({})
     node_check: NodeCheck = NodeCheck.of({})
     energy: Energy | None = None
@@ -531,7 +489,8 @@ class Record(Part, eq=False):
         """Reports of the vendor's tool on each device of all nodes."""
         return [device for node in self.provenance.nodes for device in node.reported_devices]
 
-    def energy_of(self, key: str) -> Energy | None:
-        """Return the energy by its key: `energy` or `energy_effective`."""
-        found: Energy | None = getattr(self, key)
-        return found
+    @property
+    def energies(self) -> dict[str, Energy]:
+        """Energies by their keys: of the measured and of the effective windows."""
+        known = {"energy": self.energy, "energy_effective": self.energy_effective}
+        return {key: energy for key, energy in known.items() if energy}

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from record.acceptance import judged_acceptance, judged_events
 from record.answers import judged
 from record.demand import fewest_requests
 from record.findings import Finding, finding
@@ -39,6 +38,11 @@ LEAST_STALL_S = 0.5  # a busy node stops a server, or its client, for less
 LONG_SILENCE = 3  # times that between two events of a request, or that of reading the longest prompt
 MOST_STALLED = 0.05  # of the window: as much is missing from tokens/s
 MOST_STALLED_S = 1.0  # in short windows, which only try the suite
+FEW_IN_EVENT = 1.25  # tokens, of a server that generates one in a step; a busy one joins some
+JOINED = 3  # of two joined steps of more than half of the possible tokens, more than 1 in 3 have more than one can
+MOST_OF_STEP = 1.05  # tokens of an event to those of a step, whose last one in an answer is cut
+MOST_UNLIKE_STEPS = 0.1  # of tokens, by counters that are read a little later
+SIGMAS = 3  # standard deviations of a mean by chance, of which 1 in 370 is beyond
 
 
 def faults(window: Window, metrics: Metrics) -> Iterator[str]:
@@ -221,3 +225,50 @@ def remarks(
     yield from judged(answers)
     yield from judged_acceptance(speculation, number(metrics, "output_tokens_per_request"))
     yield from judged_events(speculation, window, metrics.get("undeclared_steps"))
+
+
+def judged_acceptance(facts: Mapping[str, Any], tokens_per_request: float) -> Iterator[Finding]:
+    """Yield what limits a run whose server accepts a stated number of tokens: the facts are its record's."""
+    if not facts:
+        return
+    yield finding("answers_synthetic")
+    length, measured = facts["stated_length"], facts["measured_length"]
+    if measured is None:
+        yield finding("acceptance_unknown", stated=length)
+        return
+    # A step accepts 0 to all draft tokens: Bhatia and Davis 2000, Am. Math. Monthly 107, 353, bound its variance.
+    drafts, steps = facts["draft_tokens"], facts["steps"]
+    variance = max(0.0, (length - 1) * (drafts + 1 - length))
+    most = MOST_UNLIKE_COUNT * length + (SIGMAS * math.sqrt(variance / steps) if steps else 0.0)
+    if measured < length:  # the last step of a request is cut where its answer ends, by all draft tokens at most
+        most += drafts * length / tokens_per_request if tokens_per_request else 0.0
+    if abs(measured - length) > most:
+        yield finding("acceptance_differs", measured=measured, stated=length, most=most)
+
+
+def judged_events(facts: Mapping[str, Any], window: Window, undeclared_steps: object = None) -> Iterator[Finding]:
+    """Yield what the events of requests contradict: the facts of speculation, or that there is none.
+
+    `undeclared_steps` are those with drafts of a server without speculation, by its counter.
+    """
+    events = [count for one in window.requests for count in one.counts[1:]]
+    mean = statistics.fmean(events) if events else 1.0
+    if not facts:
+        if undeclared_steps:
+            yield finding("speculation_undeclared", steps=undeclared_steps)
+        elif mean > FEW_IN_EVENT:
+            yield finding("events_of_several", mean=mean)
+    if not facts or facts["measured_length"] is None:
+        return
+    measured, most = facts["measured_length"], facts["draft_tokens"] + 1
+    # A busy server or client joins the tokens of two steps in an event, of which some then have more than a step can.
+    joined = sum(count > most for count in events) / max(1, len(events))
+    if 2 * measured > most and mean > measured * (1 + JOINED * joined) * MOST_OF_STEP:
+        yield finding("events_differ", mean=mean, measured=measured)
+    # The first token of an answer is its prompt's. Counters of whole requests miss those in flight at an edge.
+    later = sum(count for _, count in window.output_tokens())
+    later -= sum(one.counts[0] for one in window.every if window.holds(one.times_s[0]))
+    counted = facts["steps"] * measured
+    in_flight = window.in_flight(window.start_s, window.end_s) * statistics.fmean(one.tokens for one in window.requests)
+    if abs(later - counted) > MOST_UNLIKE_STEPS * later + in_flight:
+        yield finding("steps_differ", later=later, counted=counted)

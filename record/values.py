@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timezone
 from functools import cache, wraps
@@ -15,8 +14,6 @@ from record.part import Part
 
 THROUGHPUT, WORK = "metrics.{unit}_per_s", "energy.{unit}_per_wh"
 PER_DEVICE = "metrics.{unit}_per_s_per_device"
-LONGEST_BYTES = 200  # of the name of a file without its ending: usual file systems allow 255
-MOST_CPUS = 1 << 16  # of a node; a longer list is damaged
 SIGNIFICANT = 4  # digits of a number without an interval
 Item = TypeVar("Item")
 Key = TypeVar("Key")
@@ -68,16 +65,6 @@ def is_accelerated(record: Record) -> bool | None:
     return None if known is None else bool(known != "cpu")
 
 
-def cpus_in(text: str | None) -> set[int]:
-    """Return the CPUs of a list such as 0-3,8; none of what is no such list."""
-    ends = [part.partition("-")[::2] for part in (text or "").split(",")]
-    try:
-        spans = [range(int(first), int(last or first) + 1) for first, last in ends]
-    except ValueError:
-        return set()
-    return {cpu for span in spans for cpu in span[:MOST_CPUS]}
-
-
 def count(number: int, noun: str) -> str:
     """Return a number of things, with the noun in the plural where needed."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
@@ -92,20 +79,9 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key | None]) -> dict[Ke
     return groups
 
 
-def plain(text: str) -> str:
-    """Return a text as the name of a file, which leads out of no folder."""
-    return re.sub(r"[^\w.+-]+", "_", text).lstrip(".").encode()[:LONGEST_BYTES].decode(errors="ignore")
-
-
 def devices_text(number: int) -> str:
     """Return a number of devices as text."""
     return count(number, "device")
-
-
-def sort_key(record: Record) -> tuple[str, str, str, int, int]:
-    """Return the key that sorts records by workload, system and model, then by devices and batch."""
-    layout = record.layout
-    return record.benchmark, record.system, record.model, layout.num_devices or 0, layout.global_batch_size or 0
 
 
 def rounded(value: float | None, half_width: float | None = None) -> str:

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jpwr.errors import JpwrError
-from record.causes import cause
 from record.derivation import derive
 from record.model import Json, Record
 from record.part import as_json, changed
 from results.find.records import RESULT_NAME, RecordError, read_record, write_record
+from results.join.causes import cause
 from results.join.channels import EnergyError
 from results.join.copies import copy_folder, copy_folders, failed_copy, of_copy, refuse_idle, together
 from results.join.energy import energy_of, energy_per_checkpoint, write_energies

@@ -109,7 +109,7 @@ def _energy_kinds(point: PointResults) -> str:
 
 def _sampling_percent(point: PointResults) -> float | None:
     """Return the largest half-width of the runs' energies by sampling and counter, in percent."""
-    shares = (record.energy.sampling_share for record in point.good if record.energy)
+    shares = (ratio(one.energy.uncertainty_wh, one.energy.energy_wh) for one in point.good if one.energy)
     return max((100 * share for share in shares if share is not None), default=None)
 
 

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from record.csv_rows import csv_rows
+from record.files import csv_rows
 
 FIGURES = Path(__file__).with_suffix(".csv")
 # Metrics and units of throughputs; a rate per device is multiplied by the devices.

@@ -208,7 +208,7 @@ def test_copies_that_fill_a_laptop_are_one_result(jube_command, filled):
     assert (fill["copies"], fill["devices_per_copy"], fill["slowest"], fill["spread_percent"]) == (2, 1, 100.0, 50.0)
     assert (layout["num_devices"], layout["global_batch_size"]) == (2, 16)
     assert result["metrics"]["tokens_per_s"] == 200.0
-    assert fill["power_W"] == result["energy"]["avg_power_w"] > 0
+    assert result["energy"]["avg_power_w"] > 0
     assert fill["common_s"] == pytest.approx(result["energy"]["window_s"])
     row = table_of(jube_command, filled)[0]
     assert (row["devices"], row["batch"], row["tokens/s"]) == ("2", "16", "200.0")

@@ -20,8 +20,8 @@ from jpwr.process.host import boot_id as boot_id
 from jpwr.process.host import node_name as node_name
 from jpwr.trace.marks import mark as mark
 from record.model import COPIES_VARIABLE as COPIES_VARIABLE
-from record.model import COPY_VARIABLE as COPY_VARIABLE
 
+COPY_VARIABLE = "CARAML_COPY"  # number of this one of several copies of a point, from 1; unset: it is alone
 CORES_VARIABLE = "CARAML_CORES"  # share of the node's CPUs for one of several copies of a point; unset: all
 FOLDER_VARIABLE = "CARAML_COPIES_FOLDER"  # which the copies share
 FAILED_COPY = "failed"  # file there with number and exit code of the copy that failed first

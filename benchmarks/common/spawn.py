@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if ended is None:
         return 0
     print(
-        # record.causes reads this line.
+        # results.join.causes reads this line.
         f"spawn: error: rank {place.environ(ended.number)['RANK']} ended with exit code {ended.code}; the others were "
         "ended",
         file=sys.stderr,

@@ -16,10 +16,10 @@ from benchmarks.llm_inference.address import Address
 from benchmarks.llm_inference.models import CONTEXT, PACKAGE, PACKAGED, SHAPES
 from benchmarks.llm_inference.servers import SERVERS
 from benchmarks.llm_inference.trace import Trace, read_lengths, trace_of
-from record.acceptance import published, stated
+from record.asked import published_lengths, stated_length
 from record.demand import SLOS, Lengths, hosts_of, lengths_of
 
-MODELS = tuple(dict.fromkeys(model for model, _ in published()))
+MODELS = tuple(dict.fromkeys(model for model, _ in published_lengths()))
 
 
 @dataclass(frozen=True)
@@ -236,23 +236,23 @@ class SpeculationOptions(Group):
             if self.acceptance_length or self.draft_model:
                 raise ConfigError("--acceptance-length and --draft-model need --draft-tokens: give their number, too")
             return
-        if not 1 <= self.stated[0] <= self.draft_tokens + 1:
+        if not 1 <= self.stated <= self.draft_tokens + 1:
             raise ConfigError(
-                f"--acceptance-length {self.stated[0]:g} is no mean of a step with {self.draft_tokens} draft tokens: "
+                f"--acceptance-length {self.stated:g} is no mean of a step with {self.draft_tokens} draft tokens: "
                 f"give one from 1 to {self.draft_tokens + 1}"
             )
 
     @cached_property
-    def stated(self) -> tuple[float, str]:
-        """Return the stated acceptance length with its source; raises ConfigError if none is published."""
-        length, source = stated(self.draft_tokens, self.acceptance_length, self.acceptance_of)
+    def stated(self) -> float:
+        """Return the stated acceptance length; raises ConfigError if none is published."""
+        length = stated_length(self.draft_tokens, self.acceptance_length, self.acceptance_of)
         if not length:
-            known = ", ".join(str(count) for model, count in published() if model == self.acceptance_of)
+            known = ", ".join(str(count) for model, count in published_lengths() if model == self.acceptance_of)
             raise ConfigError(
                 f"--draft-tokens {self.draft_tokens}: of {self.acceptance_of} acceptance lengths are published for "
                 f"{known}: choose one of them, or give --acceptance-length"
             )
-        return length, source
+        return length
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,11 @@ from typing import Any
 
 from benchmarks.llm_inference.config import Config
 from benchmarks.llm_inference.servers import SERVERS
-from record.acceptance import length_of
 from record.arithmetic import ratio
+from record.asked import acceptance_length
 from record.served import Request, Window
+
+REQUESTS_FORMAT = 2  # of a file of requests, which ends with a line on its run
 
 
 def by_the_server(
@@ -33,15 +35,12 @@ def by_the_server(
         accepted = max(0.0, tokens - sum(window.holds(one.ended_s) for one in window.every) - steps)
     if tokens is None and steps is not None and accepted is not None:
         tokens = sum(window.holds(one.times_s[0]) for one in window.every) + steps + accepted
-    length, source = options.stated
     facts = {
-        "method": program.speculation,
         "draft_tokens": options.draft_tokens,
-        "stated_length": length,
-        "source": source,
+        "stated_length": options.stated,
         "steps": steps,
         "accepted_tokens": accepted,
-        "measured_length": length_of(steps, accepted),
+        "measured_length": acceptance_length(steps, accepted),
     }
     return tokens, facts, None
 
@@ -68,3 +67,9 @@ def request_line(request: Request, start_s: float) -> dict[str, Any]:
         **{name: getattr(request, name) for name in names},
         **({"place": request.place._asdict()} if request.place else {}),
     }
+
+
+def end_line(requests: int, status: str, error: str, answers: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the last line of a file of requests: its format, the status of the run, and its answers if it has some."""
+    end = {"format": REQUESTS_FORMAT, "requests": requests, "status": status, "error": error}
+    return {**end, "answers": answers} if answers else end

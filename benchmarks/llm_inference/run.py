@@ -25,7 +25,7 @@ from benchmarks.llm_inference.answers import Questions
 from benchmarks.llm_inference.config import Config
 from benchmarks.llm_inference.devices import devices_of_running
 from benchmarks.llm_inference.load import first_requests, measure
-from benchmarks.llm_inference.metrics import by_the_server, request_line
+from benchmarks.llm_inference.metrics import REQUESTS_FORMAT, by_the_server, end_line, request_line
 from benchmarks.llm_inference.models import PACKAGED
 from benchmarks.llm_inference.perplexity import asked_text
 from benchmarks.llm_inference.points import decode_bytes
@@ -38,7 +38,7 @@ from record.asked import as_asked, reference_of
 from record.demand import SLOS
 from record.model import Record
 from record.part import as_json
-from record.served import REQUESTS_FORMAT, end_line, metrics_of, read_request, rounded_s
+from record.served import metrics_of, read_request, rounded_s
 from record.served_rules import faults, late_client, miscounted, remarks, unconfirmed
 
 BENCHMARK = "llm_inference"
@@ -81,7 +81,6 @@ def describe(config: Config) -> RunRecord:
     serving: dict[str, Any] = {
         "clock_error_s": clock_error_s(),
         "version": provenance["packages"].get(SERVERS[serve.server].package) or "",
-        "slo_source": SLOS[load.slo].source,
         "findings": [],
         "requests_format": REQUESTS_FORMAT,
     }

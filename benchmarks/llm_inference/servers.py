@@ -80,7 +80,6 @@ class Program:
     metrics = METRICS  # page of its counters
     counter = ""
     counts_requests = False  # its counters move when a request ends, and not with each token
-    speculation = "eagle3"
     steps = proposed = accepted = ""
     variables: Mapping[str, str] = {"HF_HUB_OFFLINE": "1"}
 
@@ -117,7 +116,6 @@ class LlamaCpp(Program):
     request_of_text: Mapping[str, Any] = {"cache_prompt": True}
     counter = "llamacpp:tokens_predicted_total"
     counts_requests = True
-    speculation = "draft model"
     steps = "llamacpp:spec_decode_num_drafts_total"
     accepted = "llamacpp:spec_decode_num_accepted_tokens_total"
 

@@ -92,7 +92,7 @@ class Started:
             vocab, self.parameters = shape.vocab, shape.parameters
         draft = None
         if tokens := config.speculation.draft_tokens:
-            draft = Draft(Path(config.speculation.draft_model), tokens, config.speculation.stated[0])
+            draft = Draft(Path(config.speculation.draft_model), tokens, config.speculation.stated)
             if not config.speculation.draft_model:
                 draft = draft._replace(path=path.with_name(f"draft-{path.name}"))
                 make_draft(draft.path, shape, config.precision, program.makes_gguf)

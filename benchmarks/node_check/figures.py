@@ -21,7 +21,7 @@ from jpwr.process.cgroup import quota_periods, throttled_percent
 from jpwr.process.host import text_of
 
 Call = Callable[[], Any]
-Prepared = tuple[Call, float, str]  # a call, its work in the numerator of the figure's unit, and the shape of its data
+Prepared = tuple[Call, float]  # a call, and its work in the numerator of the figure's unit
 MATMUL = "matmul_"  # prefix of a figure's name; the precision follows
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
 # Rows, inner dimension and columns, in multiples of the size: the best one counts.
@@ -63,12 +63,10 @@ class Bench:
         self.target.synchronize()
         return max(1e-9, time.monotonic() - start_s)
 
-    def mark(self, edge: str, name: str) -> float:
-        """Mark an edge ("begin", "end") of a figure for the sampler, once on each node, and return its time."""
-        time_s = time.monotonic()
+    def mark(self, edge: str, name: str) -> None:
+        """Mark an edge ("begin", "end") of a figure for the sampler, once on each node."""
         if self.launch.is_first_on_node:
-            mark(edge, f"check {name}", time_s)
-        return time_s
+            mark(edge, f"check {name}", time.monotonic())
 
     def device(self, name: str, unit: str, prepare: Callable[[], Prepared]) -> None:
         """Measure a figure on all devices at the same time.
@@ -77,13 +75,13 @@ class Bench:
         """
         self.target.gather(None)  # wait for all
         try:
-            call, work, shape = prepare()
-            start_s = self.mark("begin", name)
+            call, work = prepare()
+            self.mark("begin", name)
             try:
                 values = self.rates(call, work)
             finally:
-                end_s = self.mark("end", name)
-            self.add(name, unit, values=values, shape=shape, start_s=start_s, end_s=end_s)
+                self.mark("end", name)
+            self.add(name, unit, values=values)
         except (RuntimeError, AttributeError) as error:
             self.add(name, unit, reason=short_message(error))
 
@@ -145,7 +143,7 @@ def _best_product(bench: Bench, precision: str) -> Prepared:
         shape = [int(one * bench.options.size) for one in multiples]
         call, work = product(precision, shape, bench.target.device), 2e-12 * math.prod(shape)
         bench.seconds(call, 1)
-        found.append((work / bench.seconds(call, 2), (call, work, " x ".join(map(str, shape)))))
+        found.append((work / bench.seconds(call, 2), (call, work)))
     return max(found, key=itemgetter(0))[1]
 
 
@@ -153,7 +151,7 @@ def _memory(device: torch.device, arrays: int, count: int) -> Prepared:
     """Return the copy of an array, or with three arrays the triad a = b + 3 c (McCalpin's STREAM)."""
     a, b, c = (torch.rand(count, device=device) for _ in range(3))
     call = partial(a.copy_, b) if arrays == 2 else partial(torch.add, b, c, alpha=3.0, out=a)
-    return call, 4e-9 * arrays * count, f"{count} fp32"
+    return call, 4e-9 * arrays * count
 
 
 def _host_link(target: Target, to_device: bool, count: int) -> Prepared:
@@ -162,7 +160,7 @@ def _host_link(target: Target, to_device: bool, count: int) -> Prepared:
         raise RuntimeError("the device is the host")
     ends = torch.empty(count).pin_memory(), torch.empty(count, device=target.device)
     source, to = ends if to_device else ends[::-1]
-    return partial(to.copy_, source, non_blocking=True), 4e-9 * count, f"{count} fp32"
+    return partial(to.copy_, source, non_blocking=True), 4e-9 * count
 
 
 def device_facts(target: Target) -> Callable[[], dict[str, Any]]:

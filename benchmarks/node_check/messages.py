@@ -5,7 +5,6 @@ Bus bandwidths are those of nccl-tests (doc/PERFORMANCE.md), which do not depend
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from functools import partial
 
@@ -62,7 +61,7 @@ def _collectives(bench: Bench, scope: str, ranks: Sequence[int], group: dist.Pro
         ):
             rates = _together(bench, f"{name}_{scope}", call, whole.nbytes * share / 1e9)
             if bench.launch.rank == ranks[0]:
-                _add(bench, f"{name}_{scope}", scope, rates, whole.nbytes, share, count)
+                bench.add(f"{name}_{scope}", "GB/s", scope, values=rates, bytes=whole.nbytes, ranks=count)
 
 
 def _neighbours(bench: Bench, name: str, ranks: Sequence[int]) -> None:
@@ -79,7 +78,7 @@ def _neighbours(bench: Bench, name: str, ranks: Sequence[int]) -> None:
             call = partial(_round_trip, message, ranks[sum(pair) - own], own == pair[0]) if pair else None
             rates = _together(bench, name, call, 2 * message.nbytes / 1e9)  # there and back
             found += [(sorted(rates)[len(rates) // 2], rates)] if pair else []
-        _add(bench, name, "device", max(found)[1], message.nbytes, 1.0, 2)
+        bench.add(name, "GB/s", "device", values=max(found)[1], bytes=message.nbytes, ranks=2)
 
 
 def rounds(count: int) -> list[list[tuple[int, int]]]:
@@ -108,9 +107,3 @@ def _together(bench: Bench, name: str, call: Call | None, work: float) -> list[f
         gather(0)
     bench.mark("end", name)
     return rates
-
-
-def _add(bench: Bench, name: str, scope: str, rates: Sequence[float], size: int, share: float, ranks: int) -> None:
-    """Add the figure of one size, with the seconds of one message at the median rate."""
-    bench.add(name, "GB/s", scope, values=list(rates), bytes=size, ranks=ranks)
-    bench.figures[-1]["seconds"] = size * share / 1e9 / statistics.median(rates)

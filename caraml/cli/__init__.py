@@ -21,7 +21,7 @@ from caraml.errors import CaramlError, SchedulerError
 from caraml.installation import missing_package
 from jpwr import __version__
 from jpwr.process.parser import HelpfulParser
-from record.errors import RecordError
+from record.files import RecordError
 from results.files.workloads import workloads
 
 EXIT_CODES = f"""exit codes:

@@ -13,11 +13,11 @@ from caraml.cli.options import add_filter, add_flag, add_folders, add_form, add_
 from caraml.plan.site import read_site
 from caraml.sweep import no_results, run_folder
 from jpwr.process.whole_file import replaced, write_whole
-from record.values import sort_key
 from results.files.quantities import QUANTITIES
 from results.find.records import Record, RecordError
 from results.frames import csv_text, points_frame, runs_frame
 from results.load import Loaded, load
+from results.points.facts import sort_key
 from results.points.repeats import by_point
 from results.show.tables import table as tables
 from results.show.tables.cells import FORMS, Table, rendered

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 from caraml.errors import SiteError
 from caraml.installation import checkout
 from jpwr.messages import near
-from record.errors import RecordError
+from record.files import RecordError
 from results.files.systems import Runtime, Submit, System, read_systems
 from results.files.typed_files import keys_of, like, read_mapping, reader, stated
 from results.files.workloads import names

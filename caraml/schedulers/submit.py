@@ -18,7 +18,7 @@ from caraml.plan.site import Site, job_lines, read_site, sbatch_flags
 from caraml.schedulers import slurm
 from caraml.schedulers.kubernetes import cluster
 from caraml.schedulers.kubernetes.submit import submit as submit_to_kubernetes
-from record.errors import RecordError
+from record.files import RecordError
 
 # Modules with the functions `ping`, `jobs` and `entry` for jobs, by their folders and `job.id`.
 SCHEDULERS: dict[str, ModuleType] = {"sbatch": slurm, "kubernetes": cluster}

@@ -184,7 +184,7 @@ def merge(processes: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """
     marked = [one for one in processes if one["steps"]]
     if not marked:
-        return {"steps": 0, "step_s": None, "marked_percent": None, "regions": {}}
+        return {"steps": 0, "step_s": None, "regions": {}}
     step_s = statistics.median(one["step_s"] for one in marked)
     regions: dict[str, Any] = {}
     for key in sorted({key for one in marked for key in one["regions"]}):
@@ -203,7 +203,6 @@ def merge(processes: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {
         "steps": min(one["steps"] for one in marked),
         "step_s": step_s,
-        "marked_percent": sum(values["share_percent"] for key, values in regions.items() if key != OTHER),
         "regions": regions,
     }
 

@@ -295,7 +295,6 @@ def test_processes_are_merged_with_their_imbalance():
     assert found["regions"][FORWARD]["imbalance_percent"] == pytest.approx(25)
     assert found["regions"][FORWARD]["median_s"] == pytest.approx(2.5)
     assert found["regions"][IO]["share_percent"] == pytest.approx((25 + 50) / 2)
-    assert found["marked_percent"] == pytest.approx(100)
 
 
 def test_a_region_that_one_process_lacks_takes_it_no_time():
@@ -304,11 +303,10 @@ def test_a_region_that_one_process_lacks_takes_it_no_time():
     assert found["regions"][COMM]["by_rank_s"] == pytest.approx([2, 0])
     assert found["regions"][COMM]["share_percent"] == pytest.approx(25)
     assert found["regions"][COMM]["imbalance_percent"] == pytest.approx(50)
-    assert found["marked_percent"] == pytest.approx(25)
 
 
 def test_without_a_step_nothing_is_reported():
-    assert merge([describe([])]) == {"steps": 0, "step_s": None, "marked_percent": None, "regions": {}}
+    assert merge([describe([])]) == {"steps": 0, "step_s": None, "regions": {}}
     assert "Batch" in table([])
 
 

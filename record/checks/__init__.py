@@ -5,12 +5,14 @@ Each rule is a function that yields a sentence for each number that breaks it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from record.checks import energy, inference, throughput, windows
-from record.checks.run import KINDS, Sentences
+from record.derivation import KINDS
+from record.files import odd_character
 from record.model import Record
-from record.names import odd_character
+from record.part import is_number
+from record.values import value_at
 
 
 def contradictions(record: Record) -> list[str]:
@@ -25,7 +27,7 @@ def contradictions(record: Record) -> list[str]:
     return [sentence for rule in rules for sentence in rule(record)]
 
 
-def _what_a_good_run_has_and_has_not(run: Record) -> Sentences:
+def _what_a_good_run_has_and_has_not(run: Record) -> Iterator[str]:
     if run.energy is None and not run.serving.elsewhere:
         yield "it has no energy, and its work was done on its own nodes"
     if run.error:
@@ -36,7 +38,7 @@ def _what_a_good_run_has_and_has_not(run: Record) -> Sentences:
             yield f"{name} is stored as {text!r}, which has {odd}"
 
 
-def _throughput_can_be_computed(run: Record) -> Sentences:
+def _throughput_can_be_computed(run: Record) -> Iterator[str]:
     unit, metrics = run.work_unit, run.metrics
     is_served = bool(run.serving)
     names = [f"measured_{unit}"]
@@ -54,20 +56,16 @@ def _throughput_can_be_computed(run: Record) -> Sentences:
         yield f"the record has no {name}, from which its throughput is computed"
 
 
-def _numbers_are_above_0(run: Record) -> Sentences:
-    for where, values, names in (
-        ("layout", run.layout, ("num_devices", "num_nodes", "global_batch_size")),
-        ("metrics", run.metrics, (f"measured_{run.work_unit}", "mfu")),
-        ("energy", run.energy, ("energy_wh",)),
-    ):
-        for name in names if values else ():
-            if values and (value := values.number(name)) is not None and not value > 0:
-                yield f"{where}.{name} must be greater than 0, got {value:g}"
+def _numbers_are_above_0(run: Record) -> Iterator[str]:
+    sizes = (f"layout.{name}" for name in ("num_devices", "num_nodes", "global_batch_size"))
+    for path in (*sizes, f"metrics.measured_{run.work_unit}", "metrics.mfu", "energy.energy_wh"):
+        if is_number(value := value_at(run, path)) and not value > 0:
+            yield f"{path} must be greater than 0, got {value:g}"
     if any(time_s is not None and time_s <= 0 for time_s in run.step_times_s):
         yield "each of step_times_s must be greater than 0"
 
 
-RULES: tuple[Callable[[Record], Sentences], ...] = (
+RULES: tuple[Callable[[Record], Iterator[str]], ...] = (
     _what_a_good_run_has_and_has_not,
     _throughput_can_be_computed,
     _numbers_are_above_0,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from jpwr.energy.estimate import JOULES_PER_WH
 from jpwr.process.device_ids import same_ids
-from record.arithmetic import POWER_PERCENTILES, product, ratio
-from record.checks.run import INNER, OUTER, Sentences, channels, energies, exceeds, rising, total
+from record.arithmetic import POWER_PERCENTILES, exceeds, product, ratio, rising, total
 from record.findings import Finding, finding
 from record.model import Channel, Energy, Record
 from record.part import is_number
@@ -21,10 +21,16 @@ SENSOR_TOLERANCE = 0.1  # relative difference of two sensors of the same energy
 CLOCK_TOLERANCE = 1.02  # times a clock limit, which drivers round to a step and may exceed for short times
 MOST_AROUND = 50.0  # highest ratio of a node's energy to that of its devices, where these are small
 MOST_W = 10e3  # power of one device: several times that of any
+OUTER, INNER = ("node", "supply"), ("device", "module")  # scopes that contain all devices, and scopes of devices
 METHODS = ("integral", "counter", "counter+integral")  # readings that a channel's energy is computed from
 
 
-def _channels_count_once_and_have_measured(run: Record) -> Sentences:
+def channels(record: Record) -> Iterator[tuple[str, Energy, Channel]]:
+    """Yield each channel with its energy and the energy's key."""
+    yield from ((key, energy, channel) for key, energy in record.energies.items() for channel in energy.channels)
+
+
+def _channels_count_once_and_have_measured(run: Record) -> Iterator[str]:
     names = Counter((key, one.hostname, one.name) for key, _, one in channels(run))
     for (key, hostname, name), times in names.items():
         if times > 1:
@@ -46,9 +52,9 @@ def _channels_count_once_and_have_measured(run: Record) -> Sentences:
             yield f"{name}, its energy is {energy_wh:.6g} Wh, more than its readings give"
 
 
-def _parts_use_no_more_than_the_whole(run: Record) -> Sentences:
+def _parts_use_no_more_than_the_whole(run: Record) -> Iterator[str]:
     """The windows are a part of the run, the channels of all that was sampled, and the devices of their node."""
-    for key, energy in energies(run):
+    for key, energy in run.energies.items():
         least_wh = energy.energy_wh - (energy.uncertainty_wh or 0.0)
         yield from rising({f"the least {key}.energy_wh": least_wh, f"{key}.run_wh": energy.run_wh})
         percentiles = tuple(f"p{percent}_power_w" for percent in POWER_PERCENTILES)
@@ -88,12 +94,10 @@ def scope_conflict(energy: Energy) -> str:
 def busier_elsewhere(energy: Energy) -> Finding | None:
     """Return a clearly higher power outside of the run's windows; None if the trace has none."""
     most_w, own_w = energy.elsewhere_w, energy.windows_w
-    if not (is_number(most_w) and is_number(own_w)):
-        return None
-    return finding("busier_elsewhere", own_w=own_w, most_w=most_w)
+    return None if most_w is None or own_w is None else finding("busier_elsewhere", own_w=own_w, most_w=most_w)
 
 
-def _power_is_below_the_boards_limit(run: Record) -> Sentences:
+def _power_is_below_the_boards_limit(run: Record) -> Iterator[str]:
     limits_w, defaults_w = _limits_w(run), _limits_w(run, "power.default_limit")
     for _, energy, channel in channels(run):
         power_w = ratio(product(channel.energy_wh, JOULES_PER_WH), energy.window_s)
@@ -150,7 +154,7 @@ def _number_of(text: Any) -> float | None:
         return None
 
 
-def _devices_are_those_of_their_sensors(run: Record) -> Sentences:
+def _devices_are_those_of_their_sensors(run: Record) -> Iterator[str]:
     """By nvidia-smi and NVML, which name the device that an id belongs to; a part of a device has a longer name."""
     told = [[one.get(key) for key in ("uuid", "name", "memory.total")] for one in run.reported_devices]
     sensors = [one for _, _, one in channels(run) if "by NVML" in (one.source or "")]
@@ -166,7 +170,7 @@ def _devices_are_those_of_their_sensors(run: Record) -> Sentences:
                 yield f"device {device.device_id} used {used / 2**30:.4g} GiB of memory, but has {has:.4g} GiB"
 
 
-def _limits_agree(run: Record) -> Sentences:
+def _limits_agree(run: Record) -> Iterator[str]:
     """By the sampler and the vendor's tool, and with the clock.
 
     On an idle device, the sampler cannot check a limit that a scheduler has set: its clock is low anyway.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 
-from record.arithmetic import product, ratio
-from record.checks.run import TOLERANCE, Sentences, exceeds, rising
+from record.arithmetic import TOLERANCE, exceeds, product, ratio, rising
 from record.demand import SLOS
 from record.model import Record
 from record.part import is_number
@@ -23,19 +23,16 @@ LEAST_REFERENCE = 0.01  # share of the questions of a file that a reference answ
 EDGES = 3.0  # times what is in flight may be counted on one side of a window's edges alone
 
 
-def _limits_are_those_of_a_preset(run: Record) -> Sentences:
+def _preset_of_limits_and_version_are_known(run: Record) -> Iterator[str]:
     slo = run.option("load.slo")
     if slo is not None and slo not in SLOS:
         yield f"its limits of TTFT and TPOT are those of {slo!r}, but the presets are {', '.join(SLOS)}"
-
-
-def _version_is_of_a_package(run: Record) -> Sentences:
     version, packages = run.serving.version, run.provenance.packages or {}
     if version and isinstance(run.config.get("serve"), dict) and version not in packages.values():
         yield f"serving.version is {version!r}, which provenance.packages does not have"
 
 
-def _speculation_makes_the_tokens(run: Record) -> Sentences:
+def _speculation_makes_the_tokens(run: Record) -> Iterator[str]:
     known, tokens = run.serving.speculation, run.metrics.number("measured_tokens")
     if known and known.steps:  # without any step, no chance explains a difference
         made = product(known.steps, known.measured_length)
@@ -44,7 +41,7 @@ def _speculation_makes_the_tokens(run: Record) -> Sentences:
             yield f"{words}, but {tokens:g} arrived in its window"
 
 
-def _values_are_possible(run: Record) -> Sentences:
+def _values_are_possible(run: Record) -> Iterator[str]:
     """A perplexity is 1 or more, as probabilities are 1 or less; a step has its own token, and at most all drafts."""
     answers, speculation = run.serving.answers, run.serving.speculation
     questions, most = answers.get("questions", 0), speculation.draft_tokens + 1 if speculation else 0
@@ -66,7 +63,7 @@ def _values_are_possible(run: Record) -> Sentences:
             yield f"serving.{name} is {value:g}, and can only be {low:g} to {high:g}"
 
 
-def _counts_are_whole(run: Record) -> Sentences:
+def _counts_are_whole(run: Record) -> Iterator[str]:
     requests = run.metrics.number("measured_requests")
     counts = {name: run.metrics.number(name) for name in COUNTS}
     for name in ("goodput_share", "output_tokens_per_request"):
@@ -76,7 +73,10 @@ def _counts_are_whole(run: Record) -> Sentences:
             yield f"metrics.{name} is {value:g}, which is no whole number"
 
 
-def _intervals_hold_their_value(run: Record) -> Sentences:
+def _percentiles_rise_and_are_inside_their_intervals(run: Record) -> Iterator[str]:
+    names = {name: [f"{name}_p{percent}_s" for percent in PERCENTILES] for name in ("ttft", "tpot", "e2e")}
+    for each in (*names.values(), *zip(names["ttft"], names["e2e"], strict=True)):
+        yield from rising({"the least latency": 0.0, **{f"metrics.{name}": run.metrics.number(name) for name in each}})
     for name, value in vars(run.metrics).items():
         end = re.fullmatch(r"(.*)_(low|high)(_s|)", name)
         middle = run.metrics.number(f"{end[1]}{end[3]}") if end else None
@@ -84,7 +84,7 @@ def _intervals_hold_their_value(run: Record) -> Sentences:
             yield f"metrics.{name} is {value:.10g}, on the other side of its value, {middle:.10g}"
 
 
-def _goodput_agrees_with_its_percentiles(run: Record) -> Sentences:
+def _goodput_agrees_with_its_percentiles(run: Record) -> Iterator[str]:
     """Compare the requests that keep both limits with the fewest and the most that percentiles allow."""
     share, requests = run.metrics.number("goodput_share"), run.metrics.number("measured_requests")
     if share is None or not requests:
@@ -105,13 +105,7 @@ def _goodput_agrees_with_its_percentiles(run: Record) -> Sentences:
             yield f"{good:.0f} of {requests:.0f} requests keep its limits, against its percentiles ({percent}th)"
 
 
-def _percentiles_rise(run: Record) -> Sentences:
-    names = {name: [f"{name}_p{percent}_s" for percent in PERCENTILES] for name in ("ttft", "tpot", "e2e")}
-    for each in (*names.values(), *zip(names["ttft"], names["e2e"], strict=True)):
-        yield from rising({"the least latency": 0.0, **{f"metrics.{name}": run.metrics.number(name) for name in each}})
-
-
-def _requests_fill_the_streams(run: Record) -> Sentences:
+def _requests_fill_the_streams(run: Record) -> Iterator[str]:
     """Little's law: the mean number in flight is the rate times the mean time, but for requests that the edges cut.
 
     An edge more often cuts a long request than a short one.
@@ -126,7 +120,7 @@ def _requests_fill_the_streams(run: Record) -> Sentences:
         yield f"{found:.3g} requests were in flight, but a closed loop of {most} never has more"
 
 
-def _tokens_are_those_of_requests(run: Record) -> Sentences:
+def _tokens_are_those_of_requests(run: Record) -> Iterator[str]:
     """Compare the tokens of the window with those of its requests and with the lengths of the load, but for its edges.
 
     How many tokens an edge cuts is not known where a file or a trace has the lengths.
@@ -154,14 +148,12 @@ def _tokens_are_those_of_requests(run: Record) -> Sentences:
 
 
 RULES = (
-    _limits_are_those_of_a_preset,
-    _version_is_of_a_package,
+    _preset_of_limits_and_version_are_known,
     _speculation_makes_the_tokens,
     _values_are_possible,
     _counts_are_whole,
-    _intervals_hold_their_value,
+    _percentiles_rise_and_are_inside_their_intervals,
     _goodput_agrees_with_its_percentiles,
-    _percentiles_rise,
     _requests_fill_the_streams,
     _tokens_are_those_of_requests,
 )

@@ -9,8 +9,7 @@ from itertools import zip_longest
 from typing import Any
 
 from jpwr.process.device_ids import same_ids
-from record.arithmetic import product, ratio
-from record.checks.run import TOLERANCE, Sentences, energies, exceeds
+from record.arithmetic import TOLERANCE, exceeds, product, ratio
 from record.model import COPIES_VARIABLE, Copy, Device, Record, Window
 from record.part import is_number
 
@@ -19,7 +18,7 @@ SWITCH = {"on": True, "off": False}  # of options
 MOST_RECOMPUTED = 4 / 3  # HFU over MFU if everything is recomputed: the forward pass is a third of a step's FLOPs
 
 
-def _copies_count_once(run: Record) -> Sentences:
+def _copies_count_once(run: Record) -> Iterator[str]:
     if (fill := run.fill) is None:
         return
     started = (run.provenance.environment or {}).get(COPIES_VARIABLE, str(fill.copies))
@@ -44,7 +43,7 @@ def _own_facts(copy: Copy, devices: Sequence[Device]) -> Iterator[tuple[Any, ...
     yield from (("window", f"from {one.start_s:.6f} s to {one.end_s:.6f} s") for one in copy.windows)
 
 
-def _copies_fill_their_nodes(run: Record) -> Sentences:
+def _copies_fill_their_nodes(run: Record) -> Iterator[str]:
     used = Counter(map(_host, run.devices)) if run.fill else Counter[str]()
     if len(set(used.values())) > 1:
         words = ", ".join(f"{count} devices of {host}" for host, count in used.items())
@@ -61,7 +60,7 @@ def _host(part: Device | Window) -> str:
     return part.hostname.partition("#")[0]
 
 
-def _devices_and_batches_are_those_of_the_layout(run: Record) -> Sentences:
+def _devices_and_batches_are_those_of_the_layout(run: Record) -> Iterator[str]:
     devices = run.layout.num_devices
     is_elsewhere = run.serving.elsewhere  # a server of others, whose devices are not seen
     if is_number(devices) and len(run.devices) != devices and not is_elsewhere:
@@ -79,7 +78,7 @@ def _devices_and_batches_are_those_of_the_layout(run: Record) -> Sentences:
         yield f"its global batch {batch} is not a multiple of its micro batch {micro} on {replicas} replicas"
 
 
-def _each_call_has_a_loss(run: Record) -> Sentences:
+def _each_call_has_a_loss(run: Record) -> Iterator[str]:
     """Warm-up and measured calls, of one step or of several; calls with the input path and of a profile add to them."""
     warmup, losses = run.option("window.warmup_steps"), len(run.losses)
     if not losses or not is_number(warmup):
@@ -89,7 +88,7 @@ def _each_call_has_a_loss(run: Record) -> Sentences:
         yield f"it has {losses} losses, but {len(run.step_times_s)} measured and {warmup} warm-up steps"
 
 
-def _flops_are_below_the_peak_and_have_their_power(run: Record) -> Sentences:
+def _flops_are_below_the_peak_and_have_their_power(run: Record) -> Iterator[str]:
     mfu, hfu = (run.metrics.number(name) for name in ("mfu", "hfu"))
     if (most := max(filter(is_number, (mfu, hfu)), default=0.0)) > 1:
         yield f"{most:.0%} of the device's peak FLOP/s is more than 100 %"
@@ -98,14 +97,14 @@ def _flops_are_below_the_peak_and_have_their_power(run: Record) -> Sentences:
     if exceeds(mfu, hfu) or exceeds(hfu, limit):
         yield f"metrics.hfu is {hfu:.4g}, but with metrics.mfu {mfu:.4g} must be {mfu:.4g} to {limit:.4g}"
     tflops = run.metrics.number("tflops_per_device")
-    for _, energy in energies(run):
+    for energy in run.energies.values():
         power_w = ratio(energy.avg_power_w, run.layout.num_devices)
         most = product(power_w, MOST_FLOP_PER_J, 1e-12)
         if energy.power_kind == "measured" and power_w and is_number(tflops) and most and tflops > most:
             yield f"{tflops:.4g} TFLOP/s with {power_w:.3g} W per device is more than any chip reaches"
 
 
-def _options_are_those_of_the_command(run: Record) -> Sentences:
+def _options_are_those_of_the_command(run: Record) -> Iterator[str]:
     """An option that is not a flag has its default, which is unknown here."""
     flags = _flags(run.provenance.command or [])
     for group, options in run.config.items():

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from itertools import pairwise
 
-from record.arithmetic import product, ratio
-from record.checks.run import KINDS, TOLERANCE, Sentences, exceeds, rising, total
+from record.arithmetic import TOLERANCE, exceeds, product, ratio, rising, total
+from record.derivation import KINDS
 from record.model import Record, total_s
 from record.part import is_number
 from record.values import epoch_s
@@ -24,7 +25,7 @@ SLOWEST_TO_READ = 3.0  # times the first rank of a node, which reads as many byt
 CHECKPOINT_WORDS = {"checkpoint": "write", "restore": "restore"}  # in names of metrics, by kind of window
 
 
-def _windows_are_of_the_devices_nodes_and_follow_each_other(run: Record) -> Sentences:
+def _windows_are_of_the_devices_nodes_and_follow_each_other(run: Record) -> Iterator[str]:
     hosts, num_nodes = {device.hostname for device in run.devices}, run.layout.num_nodes
     if hosts and is_number(num_nodes) and len(hosts) != num_nodes:
         yield f"its devices are on {len(hosts)} nodes, but layout.num_nodes is {num_nodes}"
@@ -45,7 +46,7 @@ def _windows_are_of_the_devices_nodes_and_follow_each_other(run: Record) -> Sent
                 yield f"{kind} windows of node {hostname} overlap"
 
 
-def _wall_clocks_go_with_the_windows(run: Record) -> Sentences:
+def _wall_clocks_go_with_the_windows(run: Record) -> Iterator[str]:
     created = run.provenance.created
     for window in run.windows:
         begin_s, end_s = window.start_epoch_s, window.end_epoch_s
@@ -59,7 +60,7 @@ def _wall_clocks_go_with_the_windows(run: Record) -> Sentences:
             yield f"{words} begins {(begin_s - began_s) / 3600:.4g} h after provenance.created, {created}"
 
 
-def _steps_fill_their_window_and_input_makes_nothing_faster(run: Record) -> Sentences:
+def _steps_fill_their_window_and_input_makes_nothing_faster(run: Record) -> Iterator[str]:
     speed, effective = (run.metrics.number(f"{kind}{run.work_unit}_per_s") for kind in ("", "effective_"))
     if is_number(speed) and is_number(effective) and effective > FASTER_WITH_INPUT * speed > 0:
         yield f"its throughput with the input path is {effective / speed:.3g} times that without"
@@ -72,7 +73,7 @@ def _steps_fill_their_window_and_input_makes_nothing_faster(run: Record) -> Sent
         yield f"its steps take {steps_s:.4g} s, but their window lasts {measured_s:.4g} s"
 
 
-def _regions_are_the_whole_step(run: Record) -> Sentences:
+def _regions_are_the_whole_step(run: Record) -> Iterator[str]:
     if "measured" not in run.regions:
         return
     regions, step_s = run.regions["measured"].regions.values(), run.regions["measured"].step_s
@@ -90,7 +91,7 @@ def _regions_are_the_whole_step(run: Record) -> Sentences:
             yield f"its {name} {time_s:.4g} s, but a step takes {mean_s:.4g} s on average"
 
 
-def _windows_read_no_more_than_the_job(run: Record) -> Sentences:
+def _windows_read_no_more_than_the_job(run: Record) -> Iterator[str]:
     if not run.io:
         return
     job = run.io.job
@@ -105,7 +106,7 @@ def _windows_read_no_more_than_the_job(run: Record) -> Sentences:
     yield from rising({f"io.job.{name}": job.number(name) for name in ("sequential_reads", "reads")})
 
 
-def _times_are_those_of_the_windows(run: Record) -> Sentences:
+def _times_are_those_of_the_windows(run: Record) -> Iterator[str]:
     number = run.metrics.number
     rounds = number("checkpoint_rounds")
     is_whole = run.layout.num_devices == run.layout.num_nodes

@@ -59,9 +59,9 @@ OPTIONS = {
 # Keys of texts that are the suite's own, or name a product.
 KEPT = {
     *("benchmark", "system", "model", "work_unit", "status", "run_id", "precision", "data", "sample", "variant"),
-    *("kind", "boot_id", "cpus", "name", "scope", "unit", "value", "shape", "method", "methods", "clock", "from"),
+    *("kind", "boot_id", "cpus", "name", "scope", "unit", "value", "method", "methods", "clock", "from"),
     *("power_kind", "power_scope", "power_source", "accuracy_from", "jpwr_version", "source", "limits_set_by"),
-    *("model_flops_source", "slo", "slo_source", "server", "version", "answer", "new"),
+    *("model_flops_source", "slo", "server", "version", "answer", "new"),
     *("created", "git_commit", "exclusive", "architecture", "cpu", "kernel", "missing", "memory_kib"),
     *("event", "channel", "region", "throttle_reasons", "pcie_width", "pcie_speed", "numa_node", "compute_mode"),
     *("text_sha256", "files_sha256", "packing", "persistence_mode", "power.default_limit", "power.max_limit"),

@@ -8,7 +8,6 @@ from pathlib import Path
 from jpwr.errors import JpwrError
 from record.checks import contradictions
 from record.checks.energy import busier_elsewhere
-from record.checks.run import energies
 from record.checks.windows import CLOCK_S
 from record.derivation import derive
 from record.model import Json, Record
@@ -51,7 +50,7 @@ def _problems(result: Path) -> Iterator[str]:
     if not again.is_good:
         yield f"it is stored as ok, but {again.error}"
         return
-    for key, energy in energies(again):
+    for key, energy in again.energies.items():
         if busier := busier_elsewhere(energy):
             yield f"{key} is not that of the work: the trace has {busier.words}"
     traces = traces or read_sums(result.parent, run)

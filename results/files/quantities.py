@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from jpwr.messages import near
-from record.csv_rows import csv_rows
-from record.errors import RecordError
+from record.files import RecordError, csv_rows
 
 CATALOGUE = Path(__file__).with_suffix(".csv")
 Key = TypeVar("Key")

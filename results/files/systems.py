@@ -10,7 +10,7 @@ from pathlib import Path
 from string import Template
 from typing import Annotated, Any, Literal
 
-from record.errors import RecordError
+from record.files import RecordError
 from results.files.typed_files import (
     FILLED,
     From0,

@@ -20,8 +20,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from jpwr.messages import meant, near
-from record.errors import RecordError
-from record.names import odd_character
+from record.files import RecordError, odd_character
 from record.part import FROM_0, LARGEST, Allowed, Part
 
 NUMBER = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?", re.ASCII)

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from record.errors import RecordError
+from record.files import RecordError
 from results.files.typed_files import FILLED, NotNegative, Text, like, no_keys, read_file
 
 FOLDERS = Path(__file__).resolve().parents[2] / "benchmarks"  # in a checkout, and in an installation of both packages

@@ -8,11 +8,12 @@ from typing import Any
 
 from jpwr.process.device_ids import same_ids
 from record.model import Record
-from record.values import cpus_in, is_accelerated
+from record.values import is_accelerated
 
 PROCESSORS = "processors"
 SHARED = "no"  # of a job that states that others use its node: quotas may keep them apart
 FEWEST_TIMES = 3  # different ones, by which a run is recognized
+MOST_CPUS = 1 << 16  # of a node; a longer list is damaged
 LATENCIES = ("ttft_", "tpot_", "e2e_")  # beginnings of the names of a server's times, whose requests are its steps
 
 
@@ -94,3 +95,13 @@ def _names_of_run(record: Record) -> list[Any]:
             names.append((record.benchmark, kind, frozenset(began)))
     latencies = [value for name, value in sorted(vars(record.metrics).items()) if name.startswith(LATENCIES)]
     return [*names, tuple(latencies)] if len(set(latencies)) >= FEWEST_TIMES else names
+
+
+def cpus_in(text: str | None) -> set[int]:
+    """Return the CPUs of a list such as 0-3,8; none of what is no such list."""
+    ends = [part.partition("-")[::2] for part in (text or "").split(",")]
+    try:
+        spans = [range(int(first), int(last or first) + 1) for first, last in ends]
+    except ValueError:
+        return set()
+    return {cpu for span in spans for cpu in span[:MOST_CPUS]}

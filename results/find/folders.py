@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from record.errors import RecordError
+from record.files import RecordError
 
 RESULT_NAME = "result.json"
 ATTEMPTS = "attempts"  # the folder of failed attempts at a point

@@ -16,7 +16,7 @@ from jpwr.messages import printable
 from jpwr.process.whole_file import replacing
 from record.checks import contradictions
 from record.derivation import derive
-from record.errors import RecordError as RecordError
+from record.files import RecordError as RecordError
 from record.findings import Finding, finding
 from record.model import SCHEMA_VERSION, Json
 from record.model import Record as Record

@@ -11,7 +11,7 @@ from jpwr.channel import ChannelInfo
 from jpwr.errors import JpwrError
 from jpwr.process.device_ids import same_ids
 from jpwr.trace.trace import Series, Trace
-from record.checks.run import INNER
+from record.checks.energy import INNER
 from record.model import Channel
 
 # The energy of a run is that of the first scope that was measured, the narrowest.

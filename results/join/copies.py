@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from jpwr.process.device_ids import same_ids
+from record.asked import OF_ALL_COPIES
 from record.derivation import derive
-from record.model import OF_ALL_COPIES, Copy, Device, Fill, Record, Window
+from record.model import Copy, Device, Fill, Record, Window
 from record.part import changed
 from results.find.duplicates import copies as twins
 from results.find.records import RecordError

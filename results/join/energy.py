@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from jpwr.energy.estimate import JOULES_PER_WH, known
 from jpwr.errors import JpwrError
+from jpwr.median import percentile
 from jpwr.process.whole_file import replacing
-from record.arithmetic import power_over_time, ratio, sum_of_all
+from record.arithmetic import POWER_PERCENTILES, ratio, sum_of_all
 from record.checks.windows import CHECKPOINT_WORDS
 from record.model import Channel, Energy, Numbers, Record
 from record.part import changed
@@ -20,6 +22,7 @@ from results.join.channels import EnergyError, sensor
 from results.join.nodes import NodeSums, TraceSums
 
 ENERGIES_NAME = "energy.csv"
+TENTHS = 10  # mean powers of the core phase in the power measurement methodology of the EEHPCWG
 MOST_ELSEWHERE = 1.1  # power outside of the windows over that inside; on an H200, warm-up and later steps reach 1.005
 
 
@@ -55,8 +58,6 @@ def energy_of(record: Record, traces: Sequence[TraceSums], kind: str) -> Energy:
         energy_wh=math.fsum(channel.energy_wh or 0.0 for channel in channels),
         power_kind="measured",
         power_scope=nodes[0].scope,
-        sampling_interval_s=traces[0].meta.get("interval_s"),
-        jpwr_version=traces[0].meta.get("jpwr_version"),
         channels=channels,
         notes=[words for node in nodes for words in node.notes],
         sampled_by_scope=Numbers.of(_sampled_by_scope(nodes)),
@@ -131,3 +132,14 @@ def write_energies(run: Record, folder: Path) -> None:
         for rank, (hostname, channels) in enumerate(nodes.items()):
             energies = {channel.name: channel.energy_wh for channel in channels}
             rows.writerow([rank, hostname, rank, *(energies.get(name) for name in names)])
+
+
+def power_over_time(parts_w: Sequence[float], time_s: float) -> dict[str, Any]:
+    """Return percentiles over time of power, and its means in tenths, from the means in equal parts of a time."""
+    number = len(parts_w)
+    if number < TENTHS:
+        return {}
+    edges = [number * one // TENTHS for one in range(TENTHS + 1)]
+    tenths = [math.fsum(parts_w[low:high]) / (high - low) for low, high in pairwise(edges)]
+    percentiles = {f"p{one}_power_w": percentile(parts_w, one) for one in POWER_PERCENTILES}
+    return {"part_s": time_s / number, "tenths": tenths, **percentiles}

@@ -13,7 +13,7 @@ from jpwr.energy.estimate import JOULES_PER_WH
 from jpwr.process.device_ids import same_ids
 from jpwr.trace.writers import open_trace
 from record.arithmetic import ratio
-from record.checks.run import INNER
+from record.checks.energy import INNER
 from record.demand import hosts_of
 from record.model import Device, Energy, Record, Window
 from record.part import changed

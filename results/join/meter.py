@@ -127,7 +127,7 @@ def _metered(record: Record, meter: Meter) -> Record:
         notes.append(f"the meter's readings are assumed to be means over their interval {assumed}")
     energies: dict[str, Energy] = {}
     for key, kind in ENERGIES.items():
-        own = record.energy_of(key)
+        own = record.energies.get(key)
         if not own and kind != "measured":
             continue
         if own and (other := next((one.source for one in own.channels if one.name == METER), None)):

@@ -18,7 +18,7 @@ from jpwr.energy.power import PowerCurve
 from jpwr.errors import JpwrError
 from jpwr.trace.trace import Region, Trace
 from jpwr.trace.writers import open_trace, read_trace
-from record.checks.run import KINDS
+from record.derivation import KINDS
 from record.model import Channel, Record, Window, total_s
 from record.part import changed
 from record.values import grouped, is_accelerated

@@ -13,20 +13,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ioprof.counts import SIZE_CLASSES, Profile, Stretch
+from ioprof.counts import Profile, Stretch
 from ioprof.folder import load
-from ioprof.summary import Sum, by_file, over_time, reading_s, stretches, total
+from ioprof.summary import Sum, by_file, reading_s, total
 from jpwr.errors import JpwrError
-from record.checks.run import KINDS
-from record.model import FileReads, JobReads, Reads, ReadsOverTime, Record, WindowReads
-from record.part import changed
+from record.derivation import KINDS
+from record.model import FileReads, JobReads, Reads, Record, WindowReads
 from results.join.nodes import of_node
 
 PROFILES = "io/*/profile.json"
 TIMES_NAME = "record.regions.json"
 WAITING = "IO"  # the region in which a step waits for its input
 KEPT = 20  # files with the most bytes
-DIGITS = 6  # decimals of the times of parts
 Times = list[tuple[float, float, str]]  # begin, end and name of periods that do not overlap, in the order of time
 
 
@@ -60,7 +58,6 @@ def reads_of(record: Record, folder: Path) -> JobReads | None:
     ranks = _ranks(folder)
     by_kind = {kind: _in_windows(record, kind, profiles, ranks) for kind in KINDS if record.windows_of(kind)}
     files = by_file(*profiles)
-    in_windows = {path for sums in by_kind.values() for path in sums.files}
     read = [by_kind[kind] for kind in reversed(KINDS) if kind in by_kind and by_kind[kind].files]
     sizes, waited_for = (read[0].files, read[0].waited_for) if read else ({}, {})
     first = sorted(files, key=lambda path: (-sizes.get(path, 0.0), -files[path].bytes, path))[:KEPT]
@@ -73,21 +70,18 @@ def reads_of(record: Record, folder: Path) -> JobReads | None:
         )
         for path in first
     ]
-    reads = JobReads(
+    return JobReads(
         **_coverage(profiles),
         job=Reads(**_counts(total(files.values()))),
-        data=Reads(**_counts(total(files[path] for path in in_windows))),
         windows={kind: sums.reads for kind, sums in by_kind.items()},
         files=kept,
-        over_time=list(map(_over_time, profiles)),
     )
-    return changed(reads, source=profiles[0].about.get("source"))
 
 
 def _in_windows(record: Record, kind: str, profiles: Sequence[Profile], ranks: Sequence[dict[str, Any]]) -> InWindows:
     """Return the reads of each node in its windows, by the regions that its ranks were in meanwhile."""
     files, waited_for, by_region = (defaultdict[str, float](float) for _ in range(3))
-    reads = read_s = longest_s = 0.0
+    reads = longest_s = 0.0
     for hostname, windows in record.windows_of(kind).items():
         place = of_node(windows[0], [profile.about for profile in profiles])
         of_ranks = [rank[kind] for rank in ranks if rank["node"] == (hostname, windows[0].boot_id)]
@@ -96,11 +90,10 @@ def _in_windows(record: Record, kind: str, profiles: Sequence[Profile], ranks: S
         of_files = ((process.files[one.file].path, one) for process in processes for one in process.stretches)
         for path, stretch in of_files:
             for _, begin_s, end_s, share in shares(times, stretch.begin_s, stretch.end_s):
-                size, busy_s = stretch.bytes * share, stretch.busy_s * share
-                parts.append(stretch._replace(begin_s=begin_s, end_s=end_s, busy_s=busy_s))
+                size = stretch.bytes * share
+                parts.append(stretch._replace(begin_s=begin_s, end_s=end_s, busy_s=stretch.busy_s * share))
                 files[path] += size
                 reads += stretch.reads * share
-                read_s += busy_s
                 for name, _, _, part_share in (one for rank in of_ranks for one in shares(rank, begin_s, end_s)):
                     by_region[name] += size * part_share / len(of_ranks)
                     if name == WAITING:
@@ -110,7 +103,6 @@ def _in_windows(record: Record, kind: str, profiles: Sequence[Profile], ranks: S
         files=len(files),
         bytes=round(math.fsum(files.values())),
         reads=round(reads),
-        read_s=read_s,
         reading_s=longest_s,
         by_region={name: round(size) for name, size in sorted(by_region.items())},
     )
@@ -150,27 +142,13 @@ def _coverage(profiles: Sequence[Profile]) -> dict[str, Any]:
     return {
         "coverage_percent": min(100.0, 100 * seen_bytes / kernel_bytes) if kernel_bytes else None,
         "missing": [_printable(text) for one in covered for text in one.missing],
-        "notes": [_printable(text) for one in covered for text in one.notes],
         "lost_opens": sum(process.lost_files for process in processes) + sum(one.without_room for one in profiles),
         "lost_stretches": sum(process.lost_stretches for process in processes),
     }
 
 
 def _counts(sums: Sum) -> dict[str, Any]:
-    by_size = {name: count for name, count in zip(SIZE_CLASSES, sums.sizes, strict=True) if count}
-    return {name: value for name, value in vars(sums).items() if name != "sizes"} | {"reads_by_size": by_size}
-
-
-def _over_time(profile: Profile) -> ReadsOverTime:
-    about: dict[str, Any] = {"hostname": "", "boot_id": "", "begin_s": 0.0, "end_s": 0.0} | profile.about
-    part_s, parts = over_time(stretches(profile), about["begin_s"], about["end_s"])
-    return ReadsOverTime(
-        hostname=about["hostname"],
-        boot_id=about["boot_id"],
-        begin_s=round(about["begin_s"], DIGITS),
-        part_s=round(part_s, DIGITS),
-        bytes=[round(size) for size in parts],
-    )
+    return {name: value for name, value in vars(sums).items() if name not in ("open_s", "sizes")}
 
 
 def _printable(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import re
 import statistics
 import zlib
 from collections import Counter
@@ -24,7 +25,14 @@ from record.served_rules import faults, late_client, miscounted, remarks, unconf
 REQUESTS_NAME = "record.requests.jsonl.gz"
 MOST_BYTES = 1 << 30  # of a file of requests, unpacked: ten million arrivals take a tenth
 NEWER = {"tflop_per_j"}  # derived numbers that older results lack
-STATED_BY_SITE = {"site"}  # no trace shows it
+# Keys, and paths without places in lists, that are not compared: of older results alone, and what a site states.
+NOT_COMPARED = {
+    *("jpwr_version", "largest_gap", "open_s", "over_time", "power_W", "power_uncertainty_percent", "reads_by_size"),
+    *("sampling_interval_s", "site", "steps_to_loss", "trained_tokens", "serving.answers.tokens"),
+    *(f"j_per_{name}_half_width" for name in ("output_token", "request", "total_token")),
+    *(f"io.{path}" for path in ("data", "notes", "source", "windows.effective.read_s", "windows.measured.read_s")),
+    *(f"node_check.figures.{name}" for name in ("value", "low", "high")),
+}
 ORIGIN = "the file of requests"
 TOLERANCE = 1e-9  # relative, of a number that is computed again
 ROUNDED_S = 2e-6  # of the difference of two times
@@ -55,9 +63,7 @@ def _problems(run: Record, requests: Sequence[Json], end: Json) -> Iterator[str]
         yield f"{REQUESTS_NAME} has {len(requests)} requests, and its end counts {end['requests']}"
     if end["status"] != "ok":
         yield f"it is stored as ok, but its requests end as {end['status']}: {end['error']}"
-    source = serving.get("slo_source", "")
-    slo = SLOS.get(run.option("load.slo") or "") or Slo(stored["slo_ttft_s"], stored["slo_tpot_s"], source)
-    yield from differences(source, slo.source, "serving.slo_source", "its load")
+    slo = SLOS.get(run.option("load.slo") or "") or Slo(stored["slo_ttft_s"], stored["slo_tpot_s"])
     streams = run.option("load.concurrency") or run.layout.global_batch_size or 0
     measured, *_ = (one for one in run.windows if one.kind == "measured")  # the same on each of the server's nodes
     length_s, rate_per_s = rounded_s(measured.duration_s), run.option("load.rate_per_s") or 0.0
@@ -179,8 +185,10 @@ def differences(
     """
     if isinstance(stored, dict) and isinstance(again, dict):
         keys = stored.keys() if of_stored else stored.keys() | (again.keys() - NEWER)
-        for key in sorted(keys - STATED_BY_SITE):
-            yield from differences(stored.get(key), again.get(key), f"{name}.{key}".lstrip("."), origin, of_stored)
+        for key in sorted(keys):
+            path = f"{name}.{key}".lstrip(".")
+            if not NOT_COMPARED & {key, re.sub(r"\[\d+\]", "", path)}:
+                yield from differences(stored.get(key), again.get(key), path, origin, of_stored)
     elif isinstance(stored, list) and isinstance(again, list) and len(stored) == len(again):
         for index, (value, other) in enumerate(zip(stored, again, strict=True)):
             yield from differences(value, other, f"{name}[{index}]", origin, of_stored)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from record.values import count, cpus_in, devices_text, once
+from record.values import count, devices_text, once
 from results.files.workloads import facts_about
+from results.find.duplicates import cpus_in
 from results.find.records import Record
 
 # Groups of the configuration that do not change what is measured, such as the path of the record, and an option.
@@ -192,3 +193,9 @@ def _named(reported: Iterable[Mapping[str, Any]], names: Sequence[str]) -> dict[
 
 def _quantity(value: float | None, unit: str) -> str | None:
     return f"{value:g} {unit}" if value else None
+
+
+def sort_key(record: Record) -> tuple[str, str, str, int, int]:
+    """Return the key that sorts records by workload, system and model, then by devices and batch."""
+    layout = record.layout
+    return record.benchmark, record.system, record.model, layout.num_devices or 0, layout.global_batch_size or 0

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from jpwr.process.device_ids import same_ids
-from record.acceptance import judged_acceptance
 from record.answers import judged, not_checked
 from record.asked import reference_of
 from record.findings import Finding, finding, from_data
 from record.kinds import NOT_RANKED
 from record.model import Record
 from record.part import as_json
+from record.served_rules import judged_acceptance
 from record.values import once
 from results.points.facts import flat
 

@@ -15,8 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from record.csv_rows import csv_rows
-from record.errors import RecordError
+from record.files import RecordError, csv_rows
 from record.findings import Finding, finding
 from record.model import Learnt, Record
 from record.part import is_number

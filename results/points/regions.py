@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from record.arithmetic import median_of_all
 from record.model import Numbers, Region, Regions
 from record.part import changed
 from results.find.records import Record
@@ -57,3 +56,9 @@ def timed_by(region: Region, steps: Regions) -> str:
 
 def _place(name: str) -> int:
     return ORDER.index(name) if name in ORDER else len(ORDER) + (name == OTHER)
+
+
+def median_of_all(values: Sequence[float | None]) -> float | None:
+    """Return the median; None without values, or if one is unknown."""
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known and len(known) == len(values) else None

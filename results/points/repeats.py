@@ -11,10 +11,10 @@ from jpwr.intervals import BOUND, NORMAL_95
 from record.derivation import ENERGIES, limits_of_all
 from record.findings import Finding, finding
 from record.model import Energy
-from record.values import grouped, sort_key, value_at
+from record.values import grouped, value_at
 from results.find.records import Record
 from results.points.estimate import Estimate, Interval, Part, of_runs, trimmed_mean
-from results.points.facts import Point, as_key, differences, facts_of
+from results.points.facts import Point, as_key, differences, facts_of, sort_key
 from results.points.judged import job_of, why_wrong
 
 # Criteria for steps that are not in steady state.
@@ -138,7 +138,7 @@ class PointResults(NamedTuple):
     def _energies(self, path: str) -> list[Energy | None]:
         """Return the energy of each good run that a value comes from; empty for a value from none."""
         key = path.partition(".")[0]
-        return [record.energy_of(key) for record in self.good] if key in ENERGIES else []
+        return [record.energies.get(key) for record in self.good] if key in ENERGIES else []
 
     def over(self, other: PointResults, path: str, with_accuracy: bool = True) -> Estimate | None:
         """Return the ratio of a value to another point's; None if either has none.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import statistics
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any
 
 from benchmarks.llm_inference.tests.test_verified import stored_run
 from jpwr.channel import ChannelInfo, Scope
-from jpwr.median import median_interval
 from jpwr.trace.trace import Row
 from jpwr.trace.writers import CsvWriter
 from record.derivation import derive
@@ -416,9 +414,7 @@ def figure(
     """Return a figure of a node check: repeats around a value."""
     values = [value * one for one in spread] if value else []
     unit = "TFLOP/s" if name.startswith("matmul") else "GB/s"
-    low, high = median_interval(values)
-    middle = {"value": statistics.median(values) if values else None, "low": low, "high": high}
-    return {"name": name, "unit": unit, "rank": rank, "scope": scope, "values": values, **middle, **more}
+    return {"name": name, "unit": unit, "rank": rank, "scope": scope, "values": values, **more}
 
 
 def check(
@@ -448,7 +444,7 @@ def check(
             for rank in ranks[::per_node] if of_node else ranks:
                 value = usual * own(rank) * share * slow.get((name, rank), 1.0)
                 scope = "node" if of_node else "device"
-                more = {"bytes": size, "seconds": size / value / 1e9, "ranks": per_node if of_node else 2}
+                more = {"bytes": size, "ranks": per_node if of_node else 2}
                 figures.append(figure(name, rank, value, scope, spread, **more))
     base = in_units(result(system, len(ranks), 1), "products")
     window, device = base["windows"][0], base["devices"][0]

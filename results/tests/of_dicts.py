@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
-from record import checks, values
+from record import checks
 from record.derivation import derive, derived_energy
 from record.model import Record
 from record.part import as_json
@@ -108,4 +108,4 @@ pivot_table = taking_dicts(table.pivot_table)
 record_table = taking_dicts(table.record_table)
 regions_of = taking_dicts(regions.regions_of)
 select = taking_dicts(load.select)
-sort_key = taking_dicts(values.sort_key)
+sort_key = taking_dicts(facts.sort_key)

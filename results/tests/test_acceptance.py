@@ -7,28 +7,24 @@ from array import array
 
 import pytest
 
-from record.acceptance import judged_acceptance, judged_events, length_of, published, stated
-from record.asked import as_asked
+from record.asked import acceptance_length, as_asked, published_lengths, stated_length
 from record.model import Record
 from record.served import Request, Window
+from record.served_rules import judged_acceptance, judged_events
 from results.tests.builder import served
 
 
 def test_published_lengths_are_means_of_their_steps():
-    assert [published()["DeepSeek-V4-Pro", count][0] for count in (1, 2, 3)] == [1.79, 2.27, 2.49]
-    assert all(
-        1 <= length <= count + 1 and "arXiv:2604.09557" in source
-        for (_, count), (length, source) in published().items()
-    )
-    assert stated(3, 2.0, "DeepSeek-V4-Pro") == (2.0, "stated by the user")
-    assert stated(9, 0.0, "DeepSeek-V4-Pro") == (0.0, "nobody")
+    assert [published_lengths()["DeepSeek-V4-Pro", count] for count in (1, 2, 3)] == [1.79, 2.27, 2.49]
+    assert all(1 <= length <= count + 1 for (_, count), length in published_lengths().items())
+    assert (stated_length(3, 2.0, "DeepSeek-V4-Pro"), stated_length(9, 0.0, "DeepSeek-V4-Pro")) == (2.0, 0.0)
 
 
 @pytest.mark.parametrize(
     ("steps", "accepted", "length"), [(100.0, 149.0, 2.49), (0.0, 0.0, 1.0), (None, 1.0, None), (1.0, None, None)]
 )
 def test_a_step_has_its_own_token_and_those_accepted(steps, accepted, length):
-    assert length_of(steps, accepted) == (None if length is None else pytest.approx(length))
+    assert acceptance_length(steps, accepted) == (None if length is None else pytest.approx(length))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from jpwr.channel import ChannelInfo, Scope
 from jpwr.tests.conftest import run as run_program
 from jpwr.trace.writers import read_trace
-from record.csv_rows import csv_rows
+from record.files import csv_rows
 from record.model import Channel, Energy, Record
 from results.collect import collect, main
 from results.join.nodes import read_sums

@@ -131,7 +131,6 @@ FOLLOWING = {
     "j_per_output_token": 0.225,
     "j_per_total_token": 0.15,
     "j_per_request": 45.0,
-    "j_per_request_half_width": 4.5,
 }
 
 

@@ -40,7 +40,7 @@ OF_OTHERS = {
     *(f"metrics.{name}" for name in ("effective_tokens_per_s", "requests_per_s", "total_tokens_per_s")),
     *(f"energy.{name}" for name in ("energy_wh", "avg_power_w", "tokens_per_wh", "uncertainty_wh", "power_scope")),
     *(f"energy.{name}" for name in ("energy_wh_per_device", "j_per_output_token", "idle_power_w", "window_s")),
-    *("fill.slowest", "fill.spread_percent", "fill.power_W", "node_check.figures.value", "precision"),
+    *("fill.slowest", "fill.spread_percent", "precision"),
 }
 OF_NO_RUN = ("failed", "without_energy")  # shapes that count nowhere
 

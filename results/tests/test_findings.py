@@ -7,7 +7,7 @@ import string
 
 import pytest
 
-from record.findings import finding, from_data, note
+from record.findings import finding, from_data
 from record.kinds import KINDS
 
 
@@ -40,7 +40,7 @@ def test_a_record_keeps_a_finding_as_data(kind):
     ],
 )
 def test_a_finding_that_this_version_cannot_word_is_a_note(data, words):
-    assert from_data(data) == note(words)
+    assert from_data(data) == finding("note", text=words)
 
 
 def test_findings_differ_in_more_than_numbers_or_are_alike():
@@ -49,7 +49,11 @@ def test_findings_differ_in_more_than_numbers_or_are_alike():
         for reason, percent in (("heat", 4.0), ("heat", 9.0), ("power", 4.0))
     )
     assert heat == more != power
-    assert note("node n1 burned").alike == note("node n2 burned").alike != note("node n1 froze").alike
+    assert (
+        finding("note", text="node n1 burned").alike
+        == finding("note", text="node n2 burned").alike
+        != finding("note", text="node n1 froze").alike
+    )
 
 
 def test_a_finding_has_the_remedy_of_what_it_follows_from():

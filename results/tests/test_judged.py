@@ -6,7 +6,8 @@ from random import Random
 
 import pytest
 
-from record.asked import references
+from record.asked import PERPLEXITIES
+from record.files import csv_rows
 from results.tests import builder
 from results.tests.builder import served, verdicts
 from results.tests.of_dicts import by_point, contradictions
@@ -73,7 +74,7 @@ def test_a_run_whose_job_did_not_end_by_itself_is_not_ranked(key, state, others,
 ASKED = {"questions": 16, "questions_file": "", "perplexity": False}
 ANSWERED = {"questions": 16, "tokens": 99, "agreement": 1.0, "repeat_agreement": 1.0, "has_logprobs": True, "wrong": 0}
 TEXT = {"perplexity_tokens": 300, "perplexity": 12.0, "perplexity_reference": 12.1}
-DRAFTS = {"method": "MTP", "draft_tokens": 3, "stated_length": 2.49, "source": "a table"}
+DRAFTS = {"draft_tokens": 3, "stated_length": 2.49}
 COUNTED = {"steps": 4e4, "accepted_tokens": 4e4 * 1.49, "measured_length": 2.49}
 
 
@@ -156,7 +157,8 @@ def test_a_verdict_says_whose_the_pass_marks_are(answers, fixed, options, tmp_pa
 
 
 def test_the_suites_own_reference_is_no_mark_of_the_run():
-    [(model, precision), own] = next(iter(references().items()))
+    model, precision, text, _ = csv_rows(PERPLEXITIES)[0].values()
+    own = float(text)
     record = asked(ANSWERED | {"perplexity_tokens": 9, "perplexity": own, "perplexity_reference": own})
     [point] = by_point([record | {"model": model, "precision": precision}])
     assert not any(one.kind == "own_mark" for one in deviations(point))

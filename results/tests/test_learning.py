@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from record.errors import RecordError
+from record.files import RecordError
 from record.model import Record
 from record.part import changed
 from results.files.systems import read_systems

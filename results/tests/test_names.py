@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from record.names import odd_character
+from record.files import odd_character
 
 
 @pytest.mark.parametrize(
@@ -13,6 +13,7 @@ from record.names import odd_character
         "H200",
         "GPT-175B_v2 (bf16)",
         "МГУ",
+        "Łódź",
         "東京TSUBAME",
         "ที่",
     ],
@@ -24,6 +25,9 @@ def test_a_name_in_plain_letters_or_one_other_script_is_taken(name):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
+        ("\u0421\u0422\u041e", "U+0421 CYRILLIC CAPITAL LETTER ES"),
+        ("\u0410pple", "U+0410 CYRILLIC CAPITAL LETTER A"),
+        ("\u0261pt", "U+0261 LATIN SMALL LETTER SCRIPT G"),
         ("\u041d200", "U+041D CYRILLIC CAPITAL LETTER EN"),
         ("H\uff1200", "U+FF12 FULLWIDTH DIGIT TWO"),
         ("GPT\u2013175B", "U+2013 EN DASH"),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from caraml.cli import main
-from record.findings import note
+from record.findings import finding
 from results.find.records import RecordError, Skipped
 from results.show.tables.accept import decision_text
 from results.tests import builder
@@ -54,7 +54,7 @@ def filled(power_w=7500.0, devices=16, scope="node", speed=2000.0, **changes):
     )
     copies = devices // 8
     one["fill"] = {"copies": copies, "devices_per_copy": 8, "slowest": speed / copies, "spread_percent": 0.0}
-    one["fill"] |= {"power_W": power_w, "power_uncertainty_percent": 1.0, "common_s": builder.WINDOW_S}
+    one["fill"]["common_s"] = builder.WINDOW_S
     one["fill"]["per_copy"] = [{"copy": number + 1, "rate": speed / copies, "windows": []} for number in range(copies)]
     return one
 
@@ -230,7 +230,7 @@ def test_a_point_without_runs_is_undecided_whatever_was_measured_elsewhere(tmp_p
 
 
 def test_missing_runs_never_help_to_keep_a_pledge(tmp_path):
-    lost = Skipped(note("a file is damaged"), tmp_path, ("V",))
+    lost = Skipped(finding("note", text="a file is damaged"), tmp_path, ("V",))
     found = judged(tmp_path, GOOD, skipped=[lost]).pledged
     assert {one.outcome for one in found} == {OPEN}
     assert all("runs are missing" in one.reason for one in found)
@@ -302,7 +302,7 @@ def test_a_score_without_a_pledge_has_the_budget_s_devices(tmp_path):
     assert (award.answer.value, award.outcome) == (None, OPEN)
     assert "the devices of the machine are not known" in award.reason
     assert judged(tmp_path, GOOD, None, NEEDS + SCORE.replace("  minimum: 1.82\n  points: 40\n", "")).scores == []
-    lost = Skipped(note("a file is damaged"), tmp_path, ("V",))
+    lost = Skipped(finding("note", text="a file is damaged"), tmp_path, ("V",))
     assert judged(tmp_path, GOOD, None, needed + "budget: {devices: 16}", [lost]).scores[0].outcome is OPEN
 
 

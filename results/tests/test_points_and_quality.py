@@ -8,7 +8,8 @@ import pytest
 from scipy import stats
 
 from record.model import Record
-from record.values import cpus_in, rounded
+from record.values import rounded
+from results.find.duplicates import cpus_in
 from results.points.repeats import unsteady
 from results.tests import builder
 from results.tests.builder import altered

@@ -13,6 +13,7 @@ from ioprof.folder import save
 from results.collect import collect
 from results.find.records import write_record
 from results.join.reads import shares
+from results.join.serving import differences
 from results.show.tables.reads import COLUMNS, file_table, of_reads, read_table
 from results.tests import builder
 from results.tests.builder import CPU, make_record, window
@@ -91,14 +92,11 @@ def test_bytes_are_told_by_window_and_by_what_the_step_did(tmp_path):
     assert (measured["bytes"], measured["reads"], measured["reading_s"], measured["files"]) == (2 * MB, 4, 0.5, 1)
     assert in_turns["files"] == 1
     assert (in_turns["bytes"], in_turns["reads"]) == (5 * MB, 5)
-    assert in_turns["read_s"] == pytest.approx(2.5)
     assert in_turns["by_region"] == {"IO": 2 * MB, "Forward": 3 * MB}
     assert found["job"]["bytes"] == 16 * MB + 1000
-    assert (found["data"]["files"], found["data"]["size_bytes"], found["data"]["opens"]) == (1, 8 * MB, 2)
     [first, other] = found["files"]
     assert (first["path"], first["window_bytes"], first["waited_for_bytes"]) == ("/data/part-0", 5 * MB, 2 * MB)
     assert (other["path"], other["window_bytes"]) == ("/lib/module.py", 0)
-    assert sum(found["over_time"][0]["bytes"]) == pytest.approx(8 * MB + 1000, abs=200)
     assert found["coverage_percent"] == 100.0
 
 
@@ -111,8 +109,8 @@ def test_ranks_of_a_node_share_what_is_read_there_and_nodes_are_added_up(tmp_pat
     found = reads_of(make_record(windows=windows), tmp_path)
     assert found["windows"]["effective"]["bytes"] == 8 * MB
     assert found["windows"]["effective"]["by_region"] == {"Forward": 6 * MB, "IO": 2 * MB}
-    assert found["data"]["files"] == 1
-    assert found["data"]["size_bytes"] == 4 * MB
+    [one] = found["files"]
+    assert (one["opens"], one["size_bytes"]) == (2, 4 * MB)
     assert found["windows"]["effective"]["reading_s"] == pytest.approx(1.0)
 
 
@@ -204,6 +202,18 @@ def test_an_archive_has_the_profile_and_its_numbers_are_computed_again(tmp_path)
     assert caraml(["archive", str(tmp_path / "runs"), "-o", archive]) == 0
     assert caraml(["verify", archive]) == 0
     assert collect(work)["io"]["windows"]["measured"]["bytes"] == MB
+
+
+def test_what_older_results_have_is_no_difference_and_other_keys_are(job):
+    run(job)
+    older, again = collect(job.path), collect(job.path)
+    older["energy"]["sampling_interval_s"] = older["io"]["job"]["open_s"] = 1.0
+    older["io"] |= {"data": {}, "notes": [], "over_time": [], "source": "ioprof 1.0"}
+    older["io"]["windows"]["measured"]["read_s"] = 1.0
+    older["node_check"], again["node_check"] = ({"figures": [{"values": [1.0]} | more]} for more in ({"low": 1.0}, {}))
+    assert list(differences(older, again, "")) == []
+    older["data"] = older["io"]["job"]["notes"] = "x"
+    assert len(list(differences(older, again, ""))) == 2
 
 
 @pytest.mark.parametrize(

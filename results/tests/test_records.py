@@ -11,7 +11,7 @@ import pytest
 
 import results
 from caraml.__main__ import main
-from record.csv_rows import csv_rows
+from record.files import csv_rows
 from record.model import Record
 from record.part import as_json
 from results.find import records

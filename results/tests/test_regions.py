@@ -17,7 +17,6 @@ def told(step_s=1.0, parts=None, clock="host", **shares):
         "clock": clock,
         "steps": 10,
         "step_s": step_s,
-        "marked_percent": 100.0 - shares.get("Other", 0.0),
         **({"in_parts": {"steps": 3, "longer_percent": parts}} if parts is not None else {}),
         "regions": {
             name: {

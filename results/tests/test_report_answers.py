@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from record.findings import note
+from record.findings import finding
 from results.files.quantities import Quantity
 from results.find.records import Skipped
 from results.points.estimate import Estimate, Interval, Part
@@ -229,7 +229,10 @@ def test_nobody_is_first_where_all_fail(tmp_path):
 
 def test_the_most_serious_limit_is_first_and_left_out_records_of_any_system_count(tmp_path):
     records = [builder.result("A"), builder.failed("B")]
-    skipped = [Skipped(note("x is cut"), tmp_path, ()), Skipped(note("y is no record"), tmp_path)]
+    skipped = [
+        Skipped(finding("note", text="x is cut"), tmp_path, ()),
+        Skipped(finding("note", text="y is no record"), tmp_path),
+    ]
     found = limits(records, skipped, [("GPT", by_point(records))], ["A differs"], None)
     ranks = [one.advice.seriousness for one in found]
     assert ranks == sorted(ranks)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from record.errors import RecordError
+from record.files import RecordError
 from record.part import Allowed
 from results.files.typed_files import (
     FILLED,

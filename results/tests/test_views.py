@@ -15,7 +15,7 @@ from random import Random
 import pytest
 
 from caraml.cli import main
-from record.errors import RecordError
+from record.files import RecordError
 from record.kinds import NOT_RANKED
 from record.model import Record, StoredFinding
 from record.part import changed

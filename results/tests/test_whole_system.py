@@ -13,12 +13,12 @@ from caraml.cli import main
 from caraml.plan.job import Point, job, planned_result
 from caraml.plan.plan import plan
 from jpwr.channel import ChannelInfo, Scope
-from record.arithmetic import power_over_time
 from record.model import Record
 from record.part import as_json
 from results.collect import collect
 from results.files.systems import read_systems
 from results.find.records import RecordError, read_checked, write_record
+from results.join.energy import power_over_time
 from results.tests import builder
 from results.tests.builder import GPU0, GPU1, PACKAGE, JobFolder, on_gpus, on_nodes, window
 from results.tests.of_dicts import contradictions

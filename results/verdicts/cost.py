@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 
 from jpwr.intervals import BOUND
 from record.arithmetic import ratio, sum_of_all
-from record.checks.run import OUTER
+from record.checks.energy import OUTER
 from record.part import Allowed, changed
 from record.values import THROUGHPUT, WORK
 from results.files.systems import SOURCE, system_of

@@ -10,11 +10,11 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from record.arithmetic import TENTHS
-from record.checks.run import OUTER
+from record.checks.energy import OUTER
 from record.findings import Finding, finding, joined
 from record.model import Energy, Record
 from record.values import once
+from results.join.energy import TENTHS
 from results.verdicts.quality import STATED
 
 LEVELS = (1, 2, 3)

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from record.checks.energy import busier_elsewhere
-from record.checks.run import INNER
+from record.arithmetic import ratio
+from record.checks.energy import INNER, busier_elsewhere
 from record.findings import Finding, finding
 from record.model import Channel, Provenance
 from record.values import is_accelerated, once, value_at
@@ -100,7 +100,7 @@ def energy_rules(record: Record) -> list[Rule]:
         rules.append(_within("devices_alike", [max(used_wh) / min(used_wh)], most=MOST_UNLIKE))
     if busier := busier_elsewhere(energy):
         rules.append(Rule(False, busier))
-    share = energy.sampling_share
+    share = ratio(energy.uncertainty_wh, energy.energy_wh)
     rules.append(_within("interval", [] if share is None else [share], most=MAX_UNCERTAINTY))
     idle_w, power_w = energy.idle_power_w, energy.avg_power_w
     if idle_w is None:

@@ -149,11 +149,9 @@ def with_parts(usual: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
         left = 1 - whole_s / of_s
         regions[OTHER] = unknown | {name: unknown[name] * left for name in ("median_s", "p95_s", "share_percent")}
         regions[OTHER]["by_rank_s"] = [one * left for one in unknown["by_rank_s"]]
-    marked = sum(values["share_percent"] for key, values in regions.items() if key != OTHER)
     difference = 100 * (whole_s / unknown["median_s"] - 1)
     return usual | {
         "regions": regions,
-        "marked_percent": marked,
         "in_parts": {"steps": parts["steps"], "longer_percent": difference},
     }
 

@@ -97,7 +97,6 @@ def test_what_a_step_does_not_tell_is_shared_out_as_in_steps_that_were_split():
     assert regions["Backward"]["by_rank_s"] == pytest.approx([4.5, 4])
     assert regions[COMM]["share_percent"] == pytest.approx(85 / 6)
     assert regions[COMM]["from"] == PARTS
-    assert found["marked_percent"] == pytest.approx(100)
     assert found["in_parts"] == {"steps": 1, "longer_percent": pytest.approx(100 * (12 / 8.5 - 1))}
 
 
@@ -108,7 +107,6 @@ def test_of_a_step_that_is_longer_than_its_parts_the_rest_is_still_other():
     assert seconds == pytest.approx({IO: 1, FORWARD: 4, UPDATE: 1, OTHER: 15})
     assert found["regions"][OTHER]["by_rank_s"] == pytest.approx([15])
     assert sum(one["share_percent"] for one in found["regions"].values()) == pytest.approx(100)
-    assert found["marked_percent"] == pytest.approx(100 * 6 / 21)
     assert found["in_parts"]["longer_percent"] == pytest.approx(-75)
 
 

@@ -291,7 +291,6 @@ def test_a_step_that_tells_nothing_is_told_by_steps_that_are_split(ran, monkeypa
     assert set(found["regions"]) == {"IO", "Forward", "Backward", "Update"}
     assert found["regions"]["Backward"]["from"] == "in parts"
     assert len(record["losses"]) == 7
-    assert found["marked_percent"] == pytest.approx(100)
 
 
 def test_a_profile_is_of_steps_after_the_window_beside_the_record(ran, tmp_path, monkeypatch):

@@ -25,7 +25,7 @@ from record.served import OF_CONVERSATIONS, Place, Request, Window, metrics_of, 
 from results.join.serving import request_problems
 from results.tests.of_dicts import contradictions, derived_otherwise
 
-SLO = Slo(1.0, 1.0, "")
+SLO = Slo(1.0, 1.0)
 ENDLESS = 10**9  # blocks
 REQUEST = {"t": 0.0, "type": "s", "model": "m", "in": 100, "out": 5, "hash_ids": [1, 2]}
 HEAD = {"id": "a", "block_size": 64, "hash_id_scope": "local", "tool_tokens": 10, "system_tokens": 10}

@@ -23,7 +23,7 @@ from benchmarks.llm_inference.tests.conftest import MOCK, ROUNDED_S, kinds_of, r
 from benchmarks.llm_inference.tests.mock_server import Mock, parser
 from record.checks.inference import RULES
 from record.derivation import derive
-from record.findings import note
+from record.findings import finding
 from record.kinds import NOT_RANKED
 from record.model import Record
 from results.join.serving import request_problems
@@ -129,9 +129,12 @@ def test_a_run_that_fails_says_why(server, words, against_mock):
 
 
 def test_what_others_on_a_node_can_cause_fails_a_run_on_a_node_of_its_own(against_mock, monkeypatch):
-    monkeypatch.setattr(run, "late_client", lambda *_: [note("as told")])
+    monkeypatch.setattr(run, "late_client", lambda *_: [finding("note", text="as told")])
     _, record = against_mock(*TWO)
-    assert (record["status"], note("as told").as_data() in record["serving"]["findings"]) == ("ok", True)
+    assert (record["status"], finding("note", text="as told").as_data() in record["serving"]["findings"]) == (
+        "ok",
+        True,
+    )
     monkeypatch.setenv("CARAML_EXCLUSIVE", "yes")
     code, record = against_mock(*TWO)
     assert (code, "as told" in record["error"]) == (1, True)

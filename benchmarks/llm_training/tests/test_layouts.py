@@ -17,7 +17,7 @@ def losses(record, size: str, *flags: str, ranks: int = 0) -> list[float]:
     # Adapters alone change the losses within a few steps only at a higher learning rate.
     rate, module = (["--learning-rate", "1e-2"], WITHOUT_DROPOUT) if size == LORA else ([], "")
     found = trained(record, *LAYOUT, "--size", size, *rate, *flags, ranks=ranks, module=module)
-    assert (found["model"], found["metrics"]["trained_tokens"]) == (size, 5 * 8 * 64)
+    assert (found["model"], len(found["losses"])) == (size, 5)
     assert len(found["devices"]) == max(1, ranks)
     if "--checkpoint" in flags:
         number_bytes = 6 if "bf16" in flags else 12  # of weights, and of the two that Adam has of each

@@ -75,7 +75,7 @@ def test_the_record_is_stored_and_its_throughput_printed(one_rank):
     shape = {"num_layers": 4, "hidden_size": 256, "num_heads": 8, "vocab_size": 8192}
     assert shape.items() <= record["config"]["model"].items()
     metrics = record["metrics"]
-    assert (metrics["measured_tokens"], metrics["trained_tokens"]) == (4 * 8 * 64, 5 * 8 * 64)
+    assert metrics["measured_tokens"] == 4 * 8 * 64
     assert metrics["tokens_per_s"] == pytest.approx(4 * 8 * 64 / sum(record["step_times_s"]))
     assert len(record["losses"]) == 5
 
@@ -88,9 +88,9 @@ def test_a_training_to_a_loss_ends_on_all_ranks_at_the_same_step(command, tmp_pa
     record = read_derived(tmp_path / "record.json")
     metrics, losses = record["metrics"], record["losses"]
     before, last = (sum(part) / 10 for part in (losses[-15:-5], losses[-10:]))
-    assert len(losses) == metrics["steps_to_loss"] > 10
+    assert len(losses) == metrics["measured_steps"] > 10
     assert before > 7.2 >= last == pytest.approx(metrics["reached_loss"])
-    assert metrics["trained_tokens"] == metrics["tokens_to_loss"] == len(losses) * 8 * 64
+    assert metrics["tokens_to_loss"] == len(losses) * 8 * 64
 
 
 def test_the_steps_of_the_window_are_told_by_region(one_rank):
@@ -117,7 +117,7 @@ def test_torchrun_starts_ranks_that_have_the_losses_of_one(one_rank, text, tmp_p
     done = start(torchrun(2), record, *LAYOUT[len(SHORT) :], "--overlap", "on", "--recompute", "selective", *text)
     assert done.returncode == 0, done.stderr
     found = read_derived(record)
-    assert (len(found["devices"]), found["metrics"]["trained_tokens"]) == (2, 5 * 8 * 64)
+    assert (len(found["devices"]), len(found["losses"])) == (2, 5)
     assert found["losses"] == pytest.approx(one_rank[1]["losses"], rel=1e-4)
 
 

@@ -14,11 +14,11 @@ from caraml.schedulers import Job
 from caraml.schedulers.kubernetes.kubectl import NAME, PART, Kubectl, Object, read_job_id
 from caraml.schedulers.kubernetes.state import FOLDER, KubernetesJob, Pod, judge
 from caraml.schedulers.kubernetes.submit import JOB_ID, OBJECTS, access_modes, check_claim, delete
-from record.causes import cause
 from record.model import Json
 from results.collect import JOB_ERRORS, collect, failed_result
 from results.find.folders import runs_of
 from results.find.records import RESULT_NAME, RecordError, read_record, write_record
+from results.join.causes import cause
 
 TITLE, KEY = "Kubernetes", "kubernetes"
 Look = tuple[dict[str, Object], list[Pod], str]

@@ -25,7 +25,7 @@ from caraml.plan.site import Site
 from caraml.schedulers.kubernetes.kubectl import NAME, PART, Kubectl, Object
 from jpwr.limits.kept import FOLDER
 from jpwr.limits.setting import OPTIONS
-from record.errors import RecordError
+from record.files import RecordError
 from results.files.typed_files import read_mapping, untyped
 
 JOB_ID, OBJECTS = "job.id", "kubernetes.yaml"

@@ -6,10 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from record.values import LONGEST_BYTES, grouped
+from record.values import grouped
 from results.files.workloads import facts_about
 from results.points.repeats import PointResults
 
+LONGEST_BYTES = 200  # of the name of a file without its ending: usual file systems allow 255
 RESERVED = ("index", "script")  # names of other files of a site
 
 

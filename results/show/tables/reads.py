@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ioprof.summary import MB, size, tier_s, what_to_stage
-from record.arithmetic import median_of_all, ratio
+from record.arithmetic import ratio
 from record.model import Reads, WindowReads
 from record.values import value_at
 from results.files.quantities import quantities
 from results.find.records import Record
 from results.join.reads import WAITING
 from results.points.facts import place_of
-from results.points.regions import WINDOWS
+from results.points.regions import WINDOWS, median_of_all
 from results.points.repeats import PointResults
 from results.show.tables.cells import Cell, Table
 from results.show.tables.table import PLACE, place_cells

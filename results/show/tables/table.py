@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from record.values import count, devices_text, grouped, sort_key, value_at
+from record.values import count, devices_text, grouped, value_at
 from results.files.quantities import QUANTITIES, Quantity, Shown, quantities
 from results.find.records import Record, RecordError
 from results.frames import of_point, of_runs
-from results.points.facts import place_of
+from results.points.facts import place_of, sort_key
 from results.points.repeats import PointResults
 from results.show.tables.cells import Cell, Table
 
