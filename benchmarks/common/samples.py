@@ -38,6 +38,8 @@ class SampleWorkload(Workload):
         self.data, self.stage, self.work_per_sample = options.data.data, options.data.stage, 1
         self.data_set = identity(files, made=self.data.startswith("fake-")) if files else {}
         self.files = own_files(files, launch.rank, launch.world_size)
+        # The part of its files' samples that this rank takes, and the number of parts: ranks share few files.
+        self.part = (0, 1) if len(files) >= launch.world_size else (launch.rank, launch.world_size)
         model = self.model(options)
         self.num_parameters = num_parameters(self.name, model)
         self.flops = flops_of_sample(self.name, model, sample)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
 from benchmarks.common.options import DataOptions
-from benchmarks.common.samples import DataError
+from benchmarks.common.samples import DataError, SampleWorkload
 from benchmarks.on_tensorflow.target import Target
-
-if TYPE_CHECKING:
-    from benchmarks.on_tensorflow.workload import TensorFlowWorkload
 
 SETTLE_S = 0.2  # between two looks at counts that may still change
 PARTS = ("reading", "decompressing", "decoding")  # of the input path
@@ -152,7 +149,7 @@ def counted(decode: Decode, counts: Counts) -> Decode:
     return decode_counted
 
 
-def whole_files(run: TensorFlowWorkload, decode: Decode, batch_size: int, counts: Counts) -> tf.data.Dataset:
+def whole_files(run: SampleWorkload, decode: Decode, batch_size: int, counts: Counts) -> tf.data.Dataset:
     """Return batches as `records` does, from files of one record each, packed with GZIP, with times of the parts.
 
     GZIP's own checksum detects a damaged file, so that the record's two checksums are not verified.
@@ -186,7 +183,7 @@ def _only_example(record: tf.Tensor) -> tf.Tensor:
         return tf.strings.substr(record, 12, size - 16)
 
 
-def records(run: TensorFlowWorkload, decode: Decode, batch_size: int) -> tf.data.Dataset:
+def records(run: SampleWorkload, decode: Decode, batch_size: int) -> tf.data.Dataset:
     """Return batches of decoded records from a rank's files, in another order in each epoch."""
     files, cores, seed = run.config.data.parallel_files, run.launch.own_cores, run.config.training.seed_of_data
     dataset = _shuffled(run).interleave(
@@ -201,11 +198,11 @@ def records(run: TensorFlowWorkload, decode: Decode, batch_size: int) -> tf.data
     return dataset.repeat().batch(batch_size, drop_remainder=True)
 
 
-def _shuffled(run: TensorFlowWorkload) -> tf.data.Dataset:
+def _shuffled(run: SampleWorkload) -> tf.data.Dataset:
     files = [str(file) for file in run.files]
     return tf.data.Dataset.from_tensor_slices(files).shuffle(len(files), seed=run.config.training.seed_of_data)
 
 
-def _own_part(run: TensorFlowWorkload, dataset: tf.data.Dataset) -> tf.data.Dataset:
-    rank, ranks = run.shares
+def _own_part(run: SampleWorkload, dataset: tf.data.Dataset) -> tf.data.Dataset:
+    rank, ranks = run.part
     return dataset.shard(ranks, rank) if ranks > 1 else dataset

@@ -36,8 +36,6 @@ class TensorFlowWorkload(SampleWorkload):
         batch, devices = options.batch.global_batch_size, launch.world_size
         check_shares(devices, batch)
         super().__init__(options, launch, files, sample, batch // devices)
-        # The part of its files' records that this rank takes, and the number of parts: ranks share few files.
-        self.shares = (0, 1) if len(files) >= launch.world_size else (launch.rank, launch.world_size)
 
     @contextmanager
     def open(self, record: RunRecord) -> Iterator[Target]:
