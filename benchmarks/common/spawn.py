@@ -17,7 +17,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -32,26 +31,18 @@ RESERVED = ExitStack()  # sockets that reserve ports until this process ends
 atexit.register(RESERVED.close)
 
 
-@dataclass(frozen=True)
-class Place:
-    """This node among those that train together."""
-
-    processes: int
-    nodes: int
-    node_rank: int
-    master_addr: str
-    master_port: int
-
-    def environ(self, local_rank: int) -> dict[str, str]:
-        """Return the environment variables of a rank."""
-        return {
-            "RANK": str(self.node_rank * self.processes + local_rank),
-            "WORLD_SIZE": str(self.nodes * self.processes),
-            "LOCAL_RANK": str(local_rank),
-            "LOCAL_WORLD_SIZE": str(self.processes),
-            "MASTER_ADDR": self.master_addr,
-            "MASTER_PORT": str(self.master_port),
-        }
+def environs(
+    processes: int, port: int, address: str = "localhost", nodes: int = 1, node_rank: int = 0
+) -> list[dict[str, str]]:
+    """Return the environment variables of each process of a node among those that train together."""
+    whole = {
+        "WORLD_SIZE": nodes * processes,
+        "LOCAL_WORLD_SIZE": processes,
+        "MASTER_ADDR": address,
+        "MASTER_PORT": port,
+    }
+    ranks = ({"RANK": node_rank * processes + local_rank, "LOCAL_RANK": local_rank} for local_rank in range(processes))
+    return [{name: str(value) for name, value in (whole | rank).items()} for rank in ranks]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -79,19 +70,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"spawn: {error}", file=sys.stderr)
         return 2
     port = options.master_port or free_ports(options.nproc_per_node)
-    place = Place(options.nproc_per_node, options.nnodes, options.node_rank, options.master_addr, port)
+    told = environs(options.nproc_per_node, port, options.master_addr, options.nnodes, options.node_rank)
 
-    def start(local_rank: int) -> subprocess.Popen[bytes]:
-        environ = {**os.environ, **place.environ(local_rank)}
-        return subprocess.Popen([sys.executable, "-m", *options.command], env=environ)
+    def start(environ: dict[str, str]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, "-m", *options.command], env={**os.environ, **environ})
 
-    ended = run_all(partial(start, local_rank) for local_rank in range(place.processes))
+    ended = run_all(partial(start, environ) for environ in told)
     if ended is None:
         return 0
     print(
         # results.join.causes reads this line.
-        f"spawn: error: rank {place.environ(ended.number)['RANK']} ended with exit code {ended.code}; the others were "
-        "ended",
+        f"spawn: error: rank {told[ended.number]['RANK']} ended with exit code {ended.code}; the others were ended",
         file=sys.stderr,
     )
     return ended.exit_code
