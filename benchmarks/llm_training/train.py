@@ -175,9 +175,6 @@ class Gpt(Workload):
         return loss_problem(losses)
 
 
-main = partial(session.main, Gpt)
-
-
 class Trainer(Training):
     """Training with model, optimizer and data of this rank under megatron-core."""
 
@@ -327,3 +324,6 @@ class Taken:
         batch = next(self._batches)
         self.tokens += batch["tokens"].numel()
         return batch
+
+
+main = partial(session.main, Gpt)
