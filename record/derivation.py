@@ -199,20 +199,14 @@ def _place(channels: Sequence[Channel]) -> dict[str, Any]:
 
 
 def limits_of_all(channels: Sequence[Channel]) -> dict[str, Any]:
-    """Return the limits that all channels share, None if they differ or varied, and how the devices kept to them.
+    """Return the limits that all channels share, None if they differ or varied, and how often the power limit bound.
 
-    The shares, in percent, are those of the device that is affected most.
+    That is the share of the time, in percent, on the device that it bound most.
     """
-    clocks = [one.clocks for one in channels]
-    reasons = [one.throttled for one in clocks if one.throttled is not None]
+    reasons = [one.clocks.throttled for one in channels if one.clocks.throttled is not None]
     shared = {key: {one.limits.number(key) for one in channels} for key in ("power_limit_w", "clock_limit_mhz")}
     shared["power_limit_w"] |= {None for one in channels if one.limits.varied}
-    drifts = {
-        name: [value for one in clocks if (value := one.number(key)) is not None]
-        for name, key in (("clock_drift_percent", "drift_percent"), ("temperature_drift_c", "drift_c"))
-    }
     return {
         **{key: values.pop() if len(values) == 1 else None for key, values in shared.items()},
         "power_limited_percent": max((one.get(POWER_BOUND, 0.0) for one in reasons), default=None),
-        **{name: max(values, key=abs, default=None) for name, values in drifts.items()},
     }

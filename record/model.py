@@ -103,8 +103,6 @@ class Clocks(Numbers):
     mean_mhz: Amount = None
     least_mhz: Amount = None
     hottest_c: Number = None
-    drift_percent: Annotated[Number, "mean clock of the window's last half over that of the first, less 1"] = None
-    drift_c: Annotated[Number, "temperature at the window's end less that at its begin"] = None
     throttled: Annotated[dict[str, KnownAmount] | None, "percent of the time, by reason; unknown if missing"] = _added()
 
 
@@ -190,8 +188,6 @@ class Energy(Uncertain):
     power_limit_w: Annotated[Amount, "of each device; null if they differ"] = None
     clock_limit_mhz: Annotated[Amount, "of each device; null if none is known, or they differ"] = None
     power_limited_percent: Annotated[Amount, "of the windows in which the power limit bound"] = None
-    clock_drift_percent: Annotated[Number, "of the worst device"] = None
-    temperature_drift_c: Annotated[Number, "of the worst device"] = None
     notes: list[str] = _empty(list)
     sampled_by_scope: Numbers = Numbers.of({})
     run_wh: Annotated[Amount, "from the start of the command to its end"] = _added()

@@ -39,8 +39,6 @@ def clocks_of(trace: Trace, channel: str, windows: Sequence[Window]) -> Clocks |
         mean_mhz=_mean(clocks) if clocks else None,
         least_mhz=min((clock for _, clock in clocks), default=None),
         hottest_c=max((degrees for _, degrees in temperatures), default=None),
-        drift_percent=_drift_percent(clocks),
-        drift_c=temperatures[-1][1] - temperatures[0][1] if temperatures else None,
     )
     known_s, percent = math.fsum(seconds for seconds, _ in held), dict[str, float]()
     for seconds, status in held:
@@ -91,16 +89,6 @@ def _held(trace: Trace, channel: str, windows: Sequence[Window]) -> list[tuple[f
 
 def _of(held: Sequence[tuple[float, dict[str, Any]]], key: str) -> Held:
     return [(seconds, value) for seconds, status in held if is_number(value := status.get(key))]
-
-
-def _drift_percent(parts: Held) -> float | None:
-    """Return by how much the mean clock of the last half of the time exceeds that of the first half, in percent."""
-    half_s = math.fsum(seconds for seconds, _ in parts) / 2
-    first, passed_s = 0.0, 0.0
-    for seconds, clock in parts:
-        first += clock * max(0.0, min(seconds, half_s - passed_s))
-        passed_s += seconds
-    return 100 * (_mean(parts) * 2 * half_s / first - 2) if first else None
 
 
 def _mean(parts: Held) -> float:

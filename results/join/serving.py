@@ -27,6 +27,7 @@ MOST_BYTES = 1 << 30  # of a file of requests, unpacked: ten million arrivals ta
 NEWER = {"tflop_per_j"}  # derived numbers that older results lack
 # Keys, and paths without places in lists, that are not compared: of older results alone, and what a site states.
 NOT_COMPARED = {
+    *("clock_drift_percent", "drift_c", "drift_percent", "temperature_drift_c"),
     *("jpwr_version", "largest_gap", "open_s", "over_time", "power_W", "power_uncertainty_percent", "reads_by_size"),
     *("sampling_interval_s", "site", "steps_to_loss", "trained_tokens", "serving.answers.tokens"),
     *(f"j_per_{name}_half_width" for name in ("output_token", "request", "total_token")),

@@ -51,16 +51,6 @@ def test_several_windows_are_one_time():
     assert found.throttled == pytest.approx({"hardware thermal slowdown": 50.0})
 
 
-def test_the_drift_is_of_the_last_half_over_the_first():
-    # 4 s at 1000 and 1 s at 1500; then 2 s at 1500 and 3 s at 1200.
-    looks = [(0.0, 1000, "0x0"), (14.0, 1500, "0x0"), (17.0, 1200, "0x0")]
-    found = clocks_of(trace(*looks), "pynvml:0", [WINDOW])
-    assert found.drift_percent == pytest.approx(100 * (6600 / 5500 - 1))
-    assert found.drift_c == pytest.approx(17.0)
-    steady = clocks_of(trace((0.0, 1000, "0x0")), "pynvml:0", [WINDOW])
-    assert (steady.drift_percent, steady.drift_c) == (0, 0)
-
-
 def stated(**changes):
     return {"channel": "pynvml:0", "kind": "power limit", "unit": "W", "set": 490.0, "by": "jpwr, user 0", **changes}
 
@@ -111,13 +101,13 @@ def test_a_limit_that_was_lowered_for_the_last_seconds_does_not_discard_the_run(
 
 
 def test_limits_of_all_devices_are_known_where_they_share_them():
-    def channel(watts, percent, drift):
-        clocks = {"throttled": {"power limit": percent, "sync boost": 90.0}, "drift_percent": drift, "drift_c": 1.0}
+    def channel(watts, percent):
+        clocks = {"throttled": {"power limit": percent, "sync boost": 90.0}}
         return Channel.of({"limits": {"power_limit_w": watts, "clock_limit_mhz": None}, "clocks": clocks})
 
-    found = limits_of_all([channel(490.0, 20.0, -3.0), channel(490.0, 60.0, 1.0)])
-    assert tuple(found.values()) == (490.0, None, 60.0, -3.0, 1.0)
-    assert limits_of_all([channel(490.0, 0.0, 0.0), channel(700.0, 0.0, 0.0)])["power_limit_w"] is None
+    found = limits_of_all([channel(490.0, 20.0), channel(490.0, 60.0)])
+    assert tuple(found.values()) == (490.0, None, 60.0)
+    assert limits_of_all([channel(490.0, 0.0), channel(700.0, 0.0)])["power_limit_w"] is None
 
 
 @pytest.mark.parametrize("looks", [(), ((30.0, 1000, "0x4"),)])
@@ -130,7 +120,7 @@ def test_a_look_that_failed_in_part_tells_the_rest():
     made = Trace([ChannelInfo("pynvml:0", Scope.DEVICE, "made up")])
     made.event("status", 0.0, channel="pynvml:0", throttle_reasons="what")
     found = clocks_of(made, "pynvml:0", [WINDOW])
-    assert (found.mean_mhz, found.throttled, found.drift_percent) == (None, None, None)
+    assert (found.mean_mhz, found.throttled) == (None, None)
 
 
 def test_what_held_an_accelerators_clocks_is_told_or_said_to_be_unknown():

@@ -222,7 +222,7 @@ def test_runs_at_unlike_limits_stay_apart_next_to_a_meter(tmp_path):
     for record, clock_mhz in zip(records, (1380.0, 1980.0), strict=True):
         [channel] = record["energy"]["channels"]
         channel["limits"] = {"power_limit_w": 700.0, "clock_limit_mhz": clock_mhz}
-        channel["clocks"] = {"throttled": {"power limit": 80.0}, "drift_percent": 5.0}
+        channel["clocks"] = {"throttled": {"power limit": 80.0}}
     assert add_meter(records, read_meter(write(tmp_path, constant()))) == []
     points = by_point(records)
     assert [one.limits for one in points] == [OperatingLimits(700.0, 1380.0), OperatingLimits(700.0, 1980.0)]

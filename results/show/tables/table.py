@@ -53,7 +53,7 @@ NOT_OF = {
 OF_A_RUN = ("energy_wh_per_device", "slurm_wh", "learnt_loss", "reference_loss", "most_loss")
 OF_POINTS = (
     *("spread_percent", "mfu_percent", "sampling_percent", "sensor_accuracy", "energy", "peak_memory_gib", *POWER),
-    *("clock_mhz", "throttled_percent", "power_limited_percent", "clock_drift_percent", "temperature_drift_c"),
+    *("clock_mhz", "throttled_percent", "power_limited_percent"),
     *REASONS[:-1],
 )
 
