@@ -44,9 +44,7 @@ def half_width(runs: int) -> float:
 
 
 def made_up_runs() -> int:
-    loads, sampled = len(coverage.LOADS), len(coverage.INTERVALS_S) * len(coverage.WINDOWS_S)
-    sensors = len(coverage.SENSORS) * len(coverage.COUNTERS) * sampled + len(coverage.CALLED) * len(coverage.CALLS_S)
-    return coverage.TRIALS * loads * sensors
+    return coverage.TRIALS * len(coverage.LOADS) * len(coverage.CASES)
 
 
 STATED = [

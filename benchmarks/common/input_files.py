@@ -90,7 +90,8 @@ def stage(files: Sequence[Path], folder: Path, say: Callable[[str], None] = lamb
     start_s, pace = time.monotonic(), Pace()
     copied_bytes, copies = 0, []
     for index, file in enumerate(files):
-        path = folder / _hash(file.parent.parent) / file.parent.name / file.name  # whose name may be that of a class
+        place = hashlib.sha256(str(file.parent.parent.resolve()).encode()).hexdigest()[:8]
+        path = folder / place / file.parent.name / file.name  # the middle name may be that of a class
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             copied_bytes += _copy(file, path)
@@ -110,10 +111,6 @@ def drop_from_cache(files: Sequence[Path]) -> None:
     for path in files:
         with open(path, "rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-def _hash(folder: Path) -> str:
-    return hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:8]
 
 
 def _copy(file: Path, path: Path) -> int:

@@ -26,9 +26,38 @@ class ConfigError(Exception):
     """The options cannot be run; the message has what was asked, what was found and what to do."""
 
 
-def option(default: Any, help: str, choices: Sequence[Any] | None = None) -> Any:
-    """Return a dataclass field that is a flag; its help text has the unit."""
-    return dataclasses.field(default=default, metadata={"help": help, "choices": choices})
+def option(
+    default: Any,
+    help: str,
+    choices: Sequence[Any] | None = None,
+    *,
+    least: float | None = None,
+    below: float = math.inf,
+) -> Any:
+    """Return a dataclass field that is a flag; its help text has the unit.
+
+    A number is its default or above 0, with `least` at least that, and below `below`. A flag whose default is MISSING
+    is required.
+    """
+    return dataclasses.field(
+        default=default, metadata={"help": help, "choices": choices, "least": least, "below": below}
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Flags of one kind, whose numbers are in the ranges that their options state; raises ConfigError for others."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value, least, below = getattr(self, field.name), field.metadata["least"], field.metadata["below"]
+            if value == field.default or isinstance(value, bool) or not isinstance(value, int | float):
+                continue
+            wanted = "" if value < below else f"below {below:g}" if below < math.inf else "finite"
+            if not (value > 0 if least is None else value >= least):
+                wanted = "above 0" if least is None else f"{least:g} or more"
+            if wanted:
+                raise ConfigError(f"{field.name} must be {wanted}, got {value}")
 
 
 def parse_config(groups: Sequence[type], argv: Sequence[str], prog: str, description: str) -> list[Any]:
@@ -64,13 +93,13 @@ def _add_flag(arguments: argparse._ArgumentGroup, field: dataclasses.Field[Any],
         return
     nargs = "+" if get_origin(hint) is tuple else None
     kind = next((arg for arg in get_args(hint) if arg is not type(None)), hint)  # of `int | None`: int
-    if field.default not in (None, "", ()):
+    is_required = field.default is dataclasses.MISSING
+    if not is_required and field.default not in (None, "", ()):
         help_text += " (default: %(default)s)"
     choices = field.metadata["choices"]
     metavar = "{" + ",".join(map(str, choices)) + "}" if choices else _METAVARS[kind]
-    arguments.add_argument(
-        flag, type=kind, nargs=nargs, default=field.default, choices=choices, metavar=metavar, help=help_text
-    )
+    more = {"required": True} if is_required else {"default": field.default}
+    arguments.add_argument(flag, type=kind, nargs=nargs, choices=choices, metavar=metavar, help=help_text, **more)
 
 
 _METAVARS = {int: "N", float: "X", str: "TEXT"}
@@ -86,16 +115,8 @@ def data_option(name: str, files: str, made: str) -> Any:
     )
 
 
-def positive(options: object, *names: str) -> None:
-    """Raise ConfigError unless each of the fields is above 0, or None."""
-    for name in names:
-        value = getattr(options, name)
-        if value is not None and not value > 0:
-            raise ConfigError(f"{name} must be above 0, got {value}")
-
-
 @dataclasses.dataclass(frozen=True)
-class ComputeOptions:
+class ComputeOptions(Group):
     """Compute."""
 
     device: str = option(
@@ -112,9 +133,6 @@ class ComputeOptions:
     threads: int | None = option(None, "CPU threads of each process; default: its share of the usable cores")
     bind: bool = option(True, "bind each process to the CPUs near its GPUs")
 
-    def __post_init__(self) -> None:
-        positive(self, "threads")
-
 
 def precision_on_gpu(asked: str, has_bf16: bool, name: str) -> str:
     """Return the precision for a GPU, auto being bf16 or fp16; raises ConfigError for one that it only emulates."""
@@ -124,7 +142,7 @@ def precision_on_gpu(asked: str, has_bf16: bool, name: str) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class DataOptions:
+class DataOptions(Group):
     """Data."""
 
     made_by: ClassVar[str] = ""  # program that makes files for a trial
@@ -139,7 +157,7 @@ class DataOptions:
     stage_reads: str = option("", "with --stage-bytes: folder io of an earlier run, with the profiles of its reads")
 
     def __post_init__(self) -> None:
-        positive(self, "parallel_files", "prefetch_batches")
+        super().__post_init__()
         if self.reads_files and not self.data_dir:
             raise ConfigError(f"--data {self.data} needs --data-dir: {self.made_by} makes one")
         for flag, value in (("--data-dir", self.data_dir), ("--stage", self.stage)):
@@ -149,7 +167,7 @@ class DataOptions:
                 )
 
         is_part = self.stage_bytes > 0
-        if self.stage_bytes < 0 or is_part != bool(self.stage_reads) or (is_part and not self.stage):
+        if is_part != bool(self.stage_reads) or (is_part and not self.stage):
             raise ConfigError("--stage-bytes needs --stage, and by --stage-reads the reads of a run with the tag io")
 
     @property
@@ -159,7 +177,7 @@ class DataOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class TurnsOptions:
+class TurnsOptions(Group):
     """Compute and effective throughput."""
 
     effective: bool = option(
@@ -171,16 +189,16 @@ class TurnsOptions:
     cold_cache: bool = option(False, "drop the data's files from the node's file cache before each turn of --effective")
 
     def __post_init__(self) -> None:
-        positive(self, "rounds")
+        super().__post_init__()
         if self.cold_cache and not self.effective:
             raise ConfigError("--cold-cache needs --effective, and data from files")
 
 
 @dataclasses.dataclass(frozen=True)
-class WindowOptions:
+class WindowOptions(Group):
     """Measured window."""
 
-    warmup_steps: int = option(3, "optimizer steps before the measured window")
+    warmup_steps: int = option(3, "optimizer steps before the measured window", least=0)
     measured_steps: int = option(20, "optimizer steps in the measured window")
     min_measured_s: float = option(0.0, "measure more steps, until they take this many seconds")
     max_measured_s: float = option(0.0, "measure no more steps than fit into this many seconds; 0: no limit")
@@ -191,10 +209,7 @@ class WindowOptions:
     )
 
     def __post_init__(self) -> None:
-        positive(self, "measured_steps")
-        numbers = self.warmup_steps, self.min_measured_s, self.max_measured_s, self.to_loss
-        if not all(0 <= number < math.inf for number in numbers):
-            raise ConfigError("warmup_steps, min_measured_s, max_measured_s and to_loss must be 0 or more, and finite")
+        super().__post_init__()
         if self.to_loss and not self.max_measured_s:
             raise ConfigError("--to-loss needs --max-measured-s: the most seconds that the training may take")
         if self.to_loss and self.warmup_steps:
@@ -226,27 +241,23 @@ class WindowOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class CheckpointOptions:
+class CheckpointOptions(Group):
     """Checkpoints."""
 
     checkpoint: str = option("", "folder to write checkpoints to; default: none are written")
     # MLPerf Storage v2.0 states the mean of five.
     checkpoints: int = option(5, "checkpoints to write and read back after the window, to measure them")
 
-    def __post_init__(self) -> None:
-        positive(self, "checkpoints")
-
 
 @dataclasses.dataclass(frozen=True)
-class RunOptions:
+class RunOptions(Group):
     """Run."""
 
     system: str = option("unnamed", "name of the system, for the record")
     peak_tflops_per_device: float = option(0.0, "the device's dense peak in this precision, for MFU; 0: not known")
     record: str = option("", "file to write the record to; default: none")
-    print_record: bool = option(False, "also print the record, as one line of JSON")
     split_steps: int = option(
-        3, "steps after the window, split into regions if the framework cannot time them otherwise; 0: none"
+        3, "steps after the window, split into regions if the framework cannot time them otherwise; 0: none", least=0
     )
     profile: int = option(
         0,
@@ -258,10 +269,7 @@ class RunOptions:
     dry_run: bool = option(False, "check the options, print the layout of devices and batch, and stop")
 
     def __post_init__(self) -> None:
-        if self.peak_tflops_per_device < 0:
-            raise ConfigError(f"peak_tflops_per_device must be 0 or more, got {self.peak_tflops_per_device}")
-        if min(self.split_steps, self.profile) < 0:
-            raise ConfigError("split_steps and profile must be 0 or more steps")
+        super().__post_init__()
         for flag, asked in (("--profile", self.profile), ("--region-times", self.region_times)):
             if asked and not self.record:
                 raise ConfigError(f"{flag} needs --record FILE: it writes next to the record")
@@ -270,14 +278,15 @@ class RunOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class Seeds:
+class Seeds(Group):
     """Seeds."""
 
-    seed: int = option(1234, "seed of weights and data")
+    seed: int = option(1234, "seed of weights and data", least=0)
     data_seed: int | None = option(
         None,
         "seed of the data alone, so that losses can be compared with a reference (half of synthetic tokens then follow "
         "from the token before); default: the same seed",
+        least=0,
     )
 
     @property
@@ -293,23 +302,15 @@ class TrainingOptions(Seeds):
     learning_rate: float = option(0.001, "learning rate after its warm-up")
     learning_rate_warmup_steps: int = option(100, "steps over which the learning rate rises linearly")
 
-    def __post_init__(self) -> None:
-        positive(self, "learning_rate", "learning_rate_warmup_steps")
-
 
 @dataclasses.dataclass(frozen=True)
 class ImageTrainingOptions(TrainingOptions):
     """Training."""
 
     learning_rate: float = option(0.1, "learning rate per 256 images of the global batch, after its warm-up")
-    momentum: float = option(0.9, "momentum of SGD")
-    weight_decay: float = option(5e-5, "weight decay, on kernels only")
-    label_smoothing: float = option(0.1, "share of the target that is distributed over all classes")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.label_smoothing < 1 or self.weight_decay < 0 or not 0 <= self.momentum < 1:
-            raise ConfigError("label_smoothing and momentum must be from 0 to below 1, weight_decay 0 or more")
+    momentum: float = option(0.9, "momentum of SGD", least=0, below=1)
+    weight_decay: float = option(5e-5, "weight decay, on kernels only", least=0)
+    label_smoothing: float = option(0.1, "share of the target that is distributed over all classes", least=0, below=1)
 
     def highest_rate(self, global_batch_size: int) -> float:
         """Return the learning rate, in proportion to the global batch: Goyal et al. 2017 (arXiv:1706.02677)."""
@@ -317,13 +318,10 @@ class ImageTrainingOptions(TrainingOptions):
 
 
 @dataclasses.dataclass(frozen=True)
-class BatchOptions:
+class BatchOptions(Group):
     """Batch."""
 
     global_batch_size: int = option(32, "samples per optimizer step, over all devices")
-
-    def __post_init__(self) -> None:
-        positive(self, "global_batch_size")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,31 +14,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from benchmarks.common.launch import usable_cores
-from benchmarks.common.options import ConfigError, option, positive
+from benchmarks.common.options import ConfigError, Group, option
 from benchmarks.common.progress import Pace, to_go
 
 Written = TypeVar("Written")
 
 
 @dataclass(frozen=True)
-class MadeOptions:
+class MadeOptions(Group):
     """Data to write."""
 
-    example: ClassVar[str] = "data/made"
-    out: str = option("", "folder for the files")
+    out: str = option(MISSING, "folder for the files, such as data/made")
     samples: int = option(32, "number of samples, each in its own file")
     jobs: int | None = option(None, "processes; default: one for each usable core")
-    seed: int = option(1234, "seed of the samples")
-
-    def __post_init__(self) -> None:
-        positive(self, "samples", "jobs")
-        if not self.out:
-            raise ConfigError(f"--out FOLDER is required: the folder for the files, such as {self.example}")
+    seed: int = option(1234, "seed of the samples", least=0)
 
     @property
     def plan(self) -> dict[str, Any]:
@@ -59,14 +53,14 @@ def write_missing(
     plan: Mapping[str, Any],
     pattern: str,
     paths: Sequence[Path],
-    tasks: Callable[[list[int]], Sequence[Callable[[], Written]]],
+    task: Callable[[int], Callable[[], Written]],
     jobs: int | None,
 ) -> list[Written]:
-    """Write the files that are missing; return the outcome of each of them.
+    """Write the files that are missing, and print their number and size; return the outcome of each of them.
 
-    `tasks` takes the indices of the missing files and returns the tasks that write them; a task must be able to run in
-    another process. `pattern` matches all files of the kind. Raises ConfigError if the folder belongs to another plan
-    or cannot be written to.
+    `task` takes the index of a missing file and returns what writes it, which must be able to run in another process.
+    `pattern` matches all files of the kind. Raises ConfigError if the folder belongs to another plan or cannot be
+    written to.
     """
     folder = plan_file.parent
     try:
@@ -77,7 +71,10 @@ def write_missing(
             if not missing:
                 print(f"{folder}: is complete already")
                 return []
-            return _run(tasks(missing), folder, min(jobs or usable_cores(), len(missing)))
+            written = _run(list(map(task, missing)), folder, min(jobs or usable_cores(), len(missing)))
+            size_mb = sum(paths[index].stat().st_size for index in missing) / 1e6
+            print(f"{folder}: {len(missing)} files with {size_mb:.1f} MB")
+            return written
     except OSError as error:
         raise ConfigError(f"the data cannot be written to {folder}: {error}") from error
 

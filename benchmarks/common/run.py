@@ -26,14 +26,13 @@ RESULT_PREFIX = "CARAML_RESULT "  # of a printed record's line
 
 def run_recorded(
     record: RunRecord,
-    options: Any,
+    path: str,
     launch: Launch,
     body: Callable[[RunRecord], None],
 ) -> int:
-    """Let `body` run and fill in the record, store the record in any case, and return the exit code.
+    """Let `body` run and fill in the record, store it at the path if there is one, and return the exit code.
 
-    `options` has `record`, the file to write it to, and `print_record`. Rank 0 prints a summary at the end. The whole
-    record is printed if requested, or if it cannot be stored.
+    Rank 0 prints a summary at the end, and the whole record if it cannot be stored.
     """
     exit_code = EXIT_FAILED
     try:
@@ -47,19 +46,18 @@ def run_recorded(
         record.error = f"rank {launch.rank}: {type(error).__name__}: {short_message(error)}"
     # Every failed rank reports, as the launcher may end rank 0 before it can.
     if launch.rank == 0 or exit_code:
-        problem, in_full = record.error, options.print_record
+        problem = record.error
         try:
-            if not store_record(record, options.record):
+            if not store_record(record, path):
                 return exit_code
         except OSError as error:
             problem = (
-                f"the record {options.record} cannot be written ({error.strerror}): it was printed instead, in the "
-                f"line that begins with {RESULT_PREFIX}"
+                f"the record {path} cannot be written ({error.strerror}): it was printed instead, in the line that "
+                f"begins with {RESULT_PREFIX}"
             )
-            exit_code, in_full = exit_code or EXIT_FAILED, True
-        if in_full:
+            exit_code = exit_code or EXIT_FAILED
             print(RESULT_PREFIX + json.dumps(record.to_dict(), sort_keys=True), flush=True)
-        print(summary(record, options.record), flush=True)
+        print(summary(record, path), flush=True)
         if problem:
             print(f"{record.benchmark}: error: {problem}", file=sys.stderr)
     return exit_code

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchmarks.common.facts import flops_of_sample, num_parameters
 from benchmarks.common.input_files import identity, own_files
 from benchmarks.common.launch import Launch
 from benchmarks.common.record import RunRecord
-from benchmarks.common.workload import Target, Workload
+from benchmarks.common.workload import Target, Workload, flops_of_sample, num_parameters
 
 MAX_DAMAGED = 0.001  # share of the records read
 
@@ -38,9 +38,15 @@ class SampleWorkload(Workload):
         self.data, self.stage, self.work_per_sample = options.data.data, options.data.stage, 1
         self.data_set = identity(files, made=self.data.startswith("fake-")) if files else {}
         self.files = own_files(files, launch.rank, launch.world_size)
+        # The part of its files' samples that this rank takes, and the number of parts: ranks share few files.
+        self.part = (0, 1) if len(files) >= launch.world_size else (launch.rank, launch.world_size)
         model = self.model(options)
         self.num_parameters = num_parameters(self.name, model)
         self.flops = flops_of_sample(self.name, model, sample)
+
+    def module(self, name: str) -> Any:
+        """Return a module of the workload's folder that uses the framework, which takes seconds to import."""
+        return import_module(f"benchmarks.{self.name}.{name}")
 
     def conclude(self, record: RunRecord, target: Target, losses: Sequence[float], read: int, damaged: int) -> str:
         """Record the reads of all ranks; return why the run is not valid, or an empty string."""

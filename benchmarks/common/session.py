@@ -69,7 +69,7 @@ def main(workload: type[Workload], argv: Sequence[str] | None = None) -> int:
         asdict(options),
         provenance=collect_provenance(workload.packages),
     )
-    return run_recorded(record, options.run, launch, partial(train, workload, options, launch))
+    return run_recorded(record, options.run.record, launch, partial(train, workload, options, launch))
 
 
 def parse_options(workload: type[Workload], argv: Sequence[str]) -> Any:

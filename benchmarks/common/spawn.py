@@ -17,7 +17,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -32,26 +31,18 @@ RESERVED = ExitStack()  # sockets that reserve ports until this process ends
 atexit.register(RESERVED.close)
 
 
-@dataclass(frozen=True)
-class Place:
-    """This node among those that train together."""
-
-    processes: int
-    nodes: int
-    node_rank: int
-    master_addr: str
-    master_port: int
-
-    def environ(self, local_rank: int) -> dict[str, str]:
-        """Return the environment variables of a rank."""
-        return {
-            "RANK": str(self.node_rank * self.processes + local_rank),
-            "WORLD_SIZE": str(self.nodes * self.processes),
-            "LOCAL_RANK": str(local_rank),
-            "LOCAL_WORLD_SIZE": str(self.processes),
-            "MASTER_ADDR": self.master_addr,
-            "MASTER_PORT": str(self.master_port),
-        }
+def environs(
+    processes: int, port: int, address: str = "localhost", nodes: int = 1, node_rank: int = 0
+) -> list[dict[str, str]]:
+    """Return the environment variables of each process of a node among those that train together."""
+    whole = {
+        "WORLD_SIZE": nodes * processes,
+        "LOCAL_WORLD_SIZE": processes,
+        "MASTER_ADDR": address,
+        "MASTER_PORT": port,
+    }
+    ranks = ({"RANK": node_rank * processes + local_rank, "LOCAL_RANK": local_rank} for local_rank in range(processes))
+    return [{name: str(value) for name, value in (whole | rank).items()} for rank in ranks]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -79,19 +70,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"spawn: {error}", file=sys.stderr)
         return 2
     port = options.master_port or free_ports(options.nproc_per_node)
-    place = Place(options.nproc_per_node, options.nnodes, options.node_rank, options.master_addr, port)
+    told = environs(options.nproc_per_node, port, options.master_addr, options.nnodes, options.node_rank)
 
-    def start(local_rank: int) -> subprocess.Popen[bytes]:
-        environ = {**os.environ, **place.environ(local_rank)}
-        return subprocess.Popen([sys.executable, "-m", *options.command], env=environ)
+    def start(environ: dict[str, str]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, "-m", *options.command], env={**os.environ, **environ})
 
-    ended = run_all(partial(start, local_rank) for local_rank in range(place.processes))
+    ended = run_all(partial(start, environ) for environ in told)
     if ended is None:
         return 0
     print(
         # results.join.causes reads this line.
-        f"spawn: error: rank {place.environ(ended.number)['RANK']} ended with exit code {ended.code}; the others were "
-        "ended",
+        f"spawn: error: rank {told[ended.number]['RANK']} ended with exit code {ended.code}; the others were ended",
         file=sys.stderr,
     )
     return ended.exit_code
@@ -151,16 +140,12 @@ def free_ports(count: int) -> int:
 
     The ports are bound half a minute later, when the framework has been loaded. Raises ConfigError if there are none.
     """
-    firsts = list(range(PORTS.start, PORTS.stop - count + 1))
-    random.SystemRandom().shuffle(firsts)
-    for first in firsts[:MOST_TRIES]:
-        reserved: list[socket.socket] = []
-        if all(_is_free(port) and _reserve(port, reserved) for port in range(first, first + count)):
-            for one in reserved:
-                RESERVED.enter_context(one)
-            return first
-        for one in reserved:
-            one.close()
+    firsts = range(PORTS.start, PORTS.stop - count + 1)
+    for first in random.SystemRandom().sample(firsts, min(MOST_TRIES, len(firsts))):
+        with ExitStack() as reserved:
+            if all(_is_free(port) and _reserve(port, reserved) for port in range(first, first + count)):
+                RESERVED.push(reserved.pop_all())
+                return first
     raise ConfigError(f"no {count} consecutive free ports were found on this machine: give --master-port")
 
 
@@ -174,14 +159,12 @@ def _is_free(port: int) -> bool:
         return True
 
 
-def _reserve(port: int, reserved: list[socket.socket]) -> bool:
+def _reserve(port: int, reserved: ExitStack) -> bool:
     """Reserve a port by an abstract socket name, which only one process can bind and which leaves no file."""
     if not sys.platform.startswith("linux"):  # only Linux has abstract names
         return True
-    name = socket.socket(socket.AF_UNIX)
-    reserved.append(name)
     try:
-        name.bind(f"\0caraml port {port}")
+        reserved.enter_context(socket.socket(socket.AF_UNIX)).bind(f"\0caraml port {port}")
     except OSError:
         return False
     return True

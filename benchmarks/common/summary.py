@@ -24,7 +24,7 @@ def summary(record: RunRecord, path: str, environ: Mapping[str, str] = os.enviro
         lines.append(
             ("energy", "measured by jpwr around this program" if sampled else "not measured: put 'jpwr --' in front")
         )
-    lines.append(("record", path or "not stored: --record FILE stores it, --print-record prints it"))
+    lines.append(("record", path or "not stored: --record FILE stores it"))
     return "\n".join(f"{record.benchmark}: {name:<10} {text}" for name, text in lines)
 
 

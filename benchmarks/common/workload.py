@@ -10,14 +10,54 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
-from benchmarks.common.facts import Flops as Flops
-from benchmarks.common.facts import facts
 from benchmarks.common.launch import Launch
+from benchmarks.common.options import ConfigError
 from benchmarks.common.record import Device, RunRecord
 from jpwr.regions import RegionTimer
+
+FOLDERS = Path(__file__).resolve().parents[1]
+
+
+class Flops(NamedTuple):
+    """Model FLOPs to train on one unit of work, and the source of the count; None if they are not known."""
+
+    per_unit: float | None
+    source: str
+
+
+@cache
+def facts(workload: str) -> dict[str, Any]:
+    """Return the content of a workload's workload.yaml; raises ConfigError without PyYAML."""
+    try:
+        import yaml
+    except ImportError as error:
+        raise ConfigError("PyYAML is not installed, which reads workload.yaml: install pyyaml") from error
+    found: dict[str, Any] = yaml.safe_load((FOLDERS / workload / "workload.yaml").read_text(encoding="utf-8"))
+    return found
+
+
+def num_parameters(workload: str, model: str) -> int:
+    """Return the number of parameters of a model."""
+    return int(facts(workload)["num_parameters"][model])
+
+
+def flops_of_sample(workload: str, model: str, sample: str) -> Flops:
+    """Return the FLOPs of a model by the size of its samples, which are not known for every size."""
+    found = facts(workload)
+    return Flops(found["flops"][model].get(sample), found["flops_source"])
+
+
+def flops_of_token(workload: str, model: str, length: int) -> Flops:
+    """Return the FLOPs of a model for each token of a sample of some length; attention's grow with it."""
+    found = facts(workload)
+    [(sample, per_token)] = found["flops"][model].items()
+    return Flops(
+        per_token + found["flops_per_length"][model] * (length - int(sample.split()[0])), found["flops_source"]
+    )
 
 
 class Target(ABC):

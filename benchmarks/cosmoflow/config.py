@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchmarks.common import options
-from benchmarks.common.options import ConfigError, data_option, option
+from benchmarks.common.options import data_option, option
 from benchmarks.on_tensorflow.options import TensorFlowConfig
 
 NATIVE_SIZE = 128  # voxels along an edge
@@ -40,13 +40,8 @@ class TrainingOptions(options.TrainingOptions):
     """Training."""
 
     learning_rate: float = option(0.001, "learning rate per 64 samples of the global batch, after its warm-up")
-    momentum: float = option(0.9, "momentum of SGD")
-    dropout: float = option(0.5, "share of the hidden layers' units that are dropped in a step")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.dropout < 1 or not 0 <= self.momentum < 1:
-            raise ConfigError("dropout and momentum must be from 0 to below 1")
+    momentum: float = option(0.9, "momentum of SGD", least=0, below=1)
+    dropout: float = option(0.5, "share of the hidden layers' units that are dropped in a step", least=0, below=1)
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from benchmarks.cosmoflow.config import PARAMETERS, REDSHIFTS, DataOptions
+from benchmarks.cosmoflow.config import PARAMETERS, REDSHIFTS
 from benchmarks.on_tensorflow.target import Target
-from benchmarks.on_tensorflow.tfrecords import Batches, Counts, Parallel, counted, records, whole_files
+from benchmarks.on_tensorflow.tfrecords import Counts, counted, records, whole_files
 
 if TYPE_CHECKING:
     from benchmarks.on_tensorflow.workload import TensorFlowWorkload
@@ -20,22 +20,19 @@ FEATURES = {
 GZIP_MAGIC = b"\x1f\x8b"
 
 
-def open_batches(run: TensorFlowWorkload, target: Target, on_device: bool = False) -> Batches:
-    """Return batches of particle counts, int16 of shape [samples, size, size, size, 4], and targets of [samples, 4]."""
-    data, size, seed = run.config.data, run.config.model.size, run.config.training.seed_of_data
+def made(run: TensorFlowWorkload, _: Target, count: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return random particle counts of shape [samples, size, size, size, 4] in int16, and targets of [samples, 4]."""
+    return made_batch(run.config.model.size, run.config.training.seed_of_data, count, run.launch.rank)
 
-    def made(count: int) -> tuple[tf.Tensor, tf.Tensor]:
-        return made_batch(size, seed, count, run.launch.rank)
 
-    def read(count: int, counts: Counts, parallel: Parallel) -> tf.data.Dataset:
-        decode = decoder(size)
-        with run.files[0].open("rb") as file:
-            packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
-        if packed:
-            return whole_files(run.files, decode, counts, count, seed, parallel, run.shares)
-        return records(run.files, counted(decode, counts), count, seed, parallel, run.shares)
-
-    return Batches(DataOptions() if on_device else data, target, run.layout["micro_batch_size"], made, read)
+def read(run: TensorFlowWorkload, _: Target, count: int, counts: Counts) -> tf.data.Dataset:
+    """Return batches of the same shapes from the files of this rank."""
+    decode = decoder(run.config.model.size)
+    with run.files[0].open("rb") as file:
+        packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+    if packed:
+        return whole_files(run, decode, count, counts)
+    return records(run, counted(decode, counts), count)
 
 
 def made_batch(size: int, seed: int, count: int, rank: int) -> tuple[tf.Tensor, tf.Tensor]:

@@ -31,7 +31,6 @@ MEAN_COUNT = 0.75  # particles in a voxel
 class PrepareOptions(MadeOptions):
     """Data to write."""
 
-    example = "data/fake-cosmoflow"
     size: int = option(NATIVE_SIZE, "voxels along a volume's edge", SIZES)
 
 
@@ -41,16 +40,14 @@ def prepare(options: PrepareOptions) -> None:
     folder = Path(options.out)
     paths = [folder / f"made_{index:06d}.tfrecord" for index in range(options.samples)]
 
-    def tasks(missing: list[int]) -> list[Callable[[], int]]:
-        return [partial(write_file, paths[index], options.size, (options.seed, index)) for index in missing]
+    def task(index: int) -> Callable[[], None]:
+        return partial(write_file, paths[index], options.size, (options.seed, index))
 
-    written = write_missing(folder / "made.json", options.plan, "*.tfrecord", paths, tasks, options.jobs)
-    if written:
-        print(f"{folder}: {len(written)} files with {sum(written) / 1e6:.1f} MB")
+    write_missing(folder / "made.json", options.plan, "*.tfrecord", paths, task, options.jobs)
 
 
-def write_file(path: Path, size: int, seed: tuple[int, int]) -> int:
-    """Write one volume, and verify it by reading it; return the bytes of the file. Raises OSError if that fails."""
+def write_file(path: Path, size: int, seed: tuple[int, int]) -> None:
+    """Write one volume, and verify it by reading it; raises OSError if that fails."""
     import tensorflow as tf
 
     counts, targets = sample(size, seed)
@@ -71,7 +68,6 @@ def write_file(path: Path, size: int, seed: tuple[int, int]) -> int:
             raise OSError(error.message) from error
         if found != serialised:
             raise OSError(f"{part} differs from what was written: check the disk")
-    return path.stat().st_size
 
 
 def sample(size: int, seed: tuple[int, int]) -> tuple[NDArray[np.int16], NDArray[np.float32]]:

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from benchmarks.common import session
 from benchmarks.common.input_files import find_files
 from benchmarks.common.launch import Launch
 from benchmarks.cosmoflow.config import REDSHIFTS, Config
 from benchmarks.on_tensorflow.workload import TensorFlowWorkload
-
-if TYPE_CHECKING:
-    from benchmarks.on_tensorflow.target import Target
-    from benchmarks.on_tensorflow.tfrecords import Batches
-    from benchmarks.on_tensorflow.trainer import Trainer
 
 
 class CosmoFlow(TensorFlowWorkload):
@@ -36,18 +30,6 @@ class CosmoFlow(TensorFlowWorkload):
     def model(options: Config) -> str:
         """Return the model with the size of its volumes."""
         return f"CosmoFlow {options.model.size}"
-
-    def open_trainer(self, target: Target) -> Trainer:
-        """Return model and optimizer of this process."""
-        from benchmarks.cosmoflow.model import build_trainer
-
-        return build_trainer(self.config, target, self.regions)
-
-    def open_batches(self, target: Target, on_device: bool = False) -> Batches:
-        """Return batches of volumes with their targets."""
-        from benchmarks.cosmoflow.data import open_batches
-
-        return open_batches(self, target, on_device)
 
 
 main = partial(session.main, CosmoFlow)

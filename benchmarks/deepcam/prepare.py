@@ -32,7 +32,6 @@ CYCLONE, RIVER = (NormalDist().inv_cdf(1 - frequency) for frequency in FREQUENCI
 class PrepareOptions(MadeOptions):
     """Data to write."""
 
-    example = "data/fake-deepcam"
     size: str = option(NATIVE_SIZE, "height x width of an image in pixels", tuple(SIZES))
 
 
@@ -41,34 +40,27 @@ def prepare(options: PrepareOptions) -> None:
     folder = Path(options.out)
     paths = [folder / "stats.h5", *(folder / f"data-made-{index:06d}.h5" for index in range(options.samples))]
 
-    def tasks(missing: list[int]) -> list[Callable[[], int]]:
-        seeds = {index: (options.seed, index - 1) for index in missing}
-        height, width = SIZES[options.size]
-        return [
-            partial(write_sample, paths[index], height, width, seeds[index])
-            if index
-            else partial(write_stats, paths[index])
-            for index in missing
-        ]
+    def task(index: int) -> Callable[[], None]:
+        if not index:
+            return partial(write_stats, paths[0])
+        return partial(write_sample, paths[index], *SIZES[options.size], (options.seed, index - 1))
 
-    written = write_missing(folder / "made.json", options.plan, "*.h5", paths, tasks, options.jobs)
-    if written:
-        print(f"{folder}: {len(written)} files with {sum(written) / 1e6:.1f} MB")
+    write_missing(folder / "made.json", options.plan, "*.h5", paths, task, options.jobs)
 
 
-def write_sample(path: Path, height: int, width: int, seed: tuple[int, int]) -> int:
-    """Write one sample in the form of the data set; return the bytes of the file."""
+def write_sample(path: Path, height: int, width: int, seed: tuple[int, int]) -> None:
+    """Write one sample in the form of the data set."""
     fields, labels = sample(height, width, seed)
-    return _write(path, {"climate/data": fields, "climate/labels_0": labels})
+    _write(path, {"climate/data": fields, "climate/labels_0": labels})
 
 
-def write_stats(path: Path) -> int:
-    """Write the minima and maxima of the channels; return the bytes of the file."""
+def write_stats(path: Path) -> None:
+    """Write the minima and maxima of the channels."""
     least, most = ranges()
-    return _write(path, {"climate/minval": least, "climate/maxval": most})
+    _write(path, {"climate/minval": least, "climate/maxval": most})
 
 
-def _write(path: Path, parts: dict[str, Any]) -> int:
+def _write(path: Path, parts: dict[str, Any]) -> None:
     import h5py
     import numpy as np
 
@@ -79,7 +71,6 @@ def _write(path: Path, parts: dict[str, Any]) -> int:
         with h5py.File(part, "r") as file:
             if not all(np.array_equal(file[name][...], values) for name, values in parts.items()):
                 raise OSError(f"{part} differs from what was written: check the disk")
-    return path.stat().st_size
 
 
 def ranges() -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -15,8 +15,6 @@ from benchmarks.on_pytorch.workload import PyTorchWorkload
 
 if TYPE_CHECKING:
     from benchmarks.on_pytorch.files import Read
-    from benchmarks.on_pytorch.target import Target
-    from benchmarks.on_pytorch.trainer import Trainer
 
 STATS = "stats.h5"
 
@@ -40,12 +38,6 @@ class DeepCam(PyTorchWorkload):
     def model(options: Config) -> str:
         """Return the model with the size of its images."""
         return f"DeepCAM {options.model.size}"
-
-    def open_trainer(self, target: Target) -> Trainer:
-        """Return model and optimizer of this rank."""
-        from benchmarks.deepcam.model import build_trainer
-
-        return build_trainer(self.config, self.shares.grad_accum_steps, target, self.regions)
 
     def made_sample(self, number: int) -> tuple[Any, Any]:
         """Return random fields with random classes."""

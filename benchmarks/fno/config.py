@@ -66,7 +66,7 @@ class TrainingOptions(on_pytorch.TrainingOptions):
     """Training."""
 
     learning_rate: float = option(0.0001, "learning rate after its warm-up")
-    weight_decay: float = option(0.00001, "factor of the weights in the gradients")
+    weight_decay: float = option(0.00001, "factor of the weights in the gradients", least=0)
 
 
 @dataclass(frozen=True)

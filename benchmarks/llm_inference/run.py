@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         print(f"{BENCHMARK}: error: {error}", file=sys.stderr)
         return EXIT_BAD_OPTIONS
-    return run_recorded(record, config.run, launch, partial(serve_and_measure, config, launch))
+    return run_recorded(record, config.run.record, launch, partial(serve_and_measure, config, launch))
 
 
 def parse(argv: Sequence[str]) -> Config:
@@ -71,7 +71,7 @@ def describe(config: Config) -> RunRecord:
     serve, load, options = config.serve, config.load, asdict(config)
     options["compute"] |= {"device": config.device, "precision": config.precision}
     stated: dict[str, Any] = {
-        "model": PACKAGED.title if serve.real_weights else serve.served_model or serve.model,
+        "model": PACKAGED if serve.real_weights else serve.served_model or serve.model,
         "sample": load.conversations.digest if load.conversations else "",
         "layout": {"work_per_sample": round(statistics.fmean(output for _, output in load.lengths))},
         "serving": {"elsewhere": ""},

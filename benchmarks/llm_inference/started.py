@@ -20,7 +20,7 @@ from benchmarks.llm_inference.devices import devices_of
 from benchmarks.llm_inference.models import (
     CONTEXT,
     DTYPES,
-    PACKAGED,
+    PACKAGED_VOCAB,
     SHAPES,
     make_draft,
     make_folder,
@@ -82,7 +82,7 @@ class Started:
             raise ConfigError(f"--model-folder {folder} cannot be made: {error.strerror}") from error
         shape, vocab = SHAPES[serve.model], serve.vocab_size
         if serve.real_weights:
-            path, vocab = packaged_file(), PACKAGED.vocab_size
+            path, vocab = packaged_file(), PACKAGED_VOCAB
         elif serve.model_path:
             path = Path(serve.model_path)
         else:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from benchmarks.common.batch_plan import BatchPlan
 from benchmarks.common.options import (
     CheckpointOptions,
     ComputeOptions,
     ConfigError,
+    Group,
     RunOptions,
     Seeds,
     TurnsOptions,
     WindowOptions,
     option,
-    positive,
 )
 from benchmarks.llm_training.sizes import SIZES, ModelSize
 from jpwr.messages import number_of
@@ -26,14 +27,11 @@ SWITCH = ("auto", "on", "off")
 
 
 @dataclass(frozen=True)
-class ModelOptions:
+class ModelOptions(Group):
     """Model."""
 
     size: str = option("tiny", "model size", choices=tuple(SIZES))
     sequence_length: int | None = option(None, "tokens per sample; default: the size's own")
-
-    def __post_init__(self) -> None:
-        positive(self, "sequence_length")
 
     @property
     def shape(self) -> ModelSize:
@@ -47,7 +45,7 @@ class ModelOptions:
 
 
 @dataclass(frozen=True)
-class ParallelOptions:
+class ParallelOptions(Group):
     """Batch and layout."""
 
     global_batch_size: int | None = option(
@@ -74,10 +72,6 @@ class ParallelOptions:
     overlap: str = option("auto", "sum gradients and gather weights while computing; auto: on several GPUs", SWITCH)
     devices: int | None = option(None, "with --dry-run: number of devices on each node")
     nodes: int | None = option(None, "with --dry-run: number of nodes")
-
-    def __post_init__(self) -> None:
-        sizes = {name for name, value in vars(self).items() if not isinstance(value, str)}
-        positive(self, *sizes)
 
 
 @dataclass(frozen=True)
@@ -128,13 +122,8 @@ class TrainingOptions(Seeds):
     """Training."""
 
     learning_rate: float = option(1e-4, "highest learning rate; it decays to a tenth by a cosine")
-    weight_decay: float = option(0.1, "AdamW's weight decay, on matrices only")
+    weight_decay: float = option(0.1, "AdamW's weight decay, on matrices only", least=0)
     gradient_clip: float = option(1.0, "largest norm of the gradient over all parameters")
-
-    def __post_init__(self) -> None:
-        positive(self, "learning_rate", "gradient_clip")
-        if self.weight_decay < 0:
-            raise ConfigError(f"weight_decay must be 0 or more, got {self.weight_decay}")
 
 
 @dataclass(frozen=True)
@@ -220,3 +209,20 @@ class Layout:
                 f"context_parallel_size {context} needs a sequence length that is a multiple of {2 * context}, not "
                 f"{sequence_length}"
             )
+
+
+def plan_run(model: ModelOptions, parallel: ParallelOptions, devices: int | None) -> tuple[Layout, BatchPlan]:
+    """Return the layout of devices and batch; raises ConfigError if the options do not fit together.
+
+    No number of devices stands for one process that drives all IPUs of its pipeline.
+    """
+    shape = model.shape
+    tensor = parallel.tensor_parallel_size or shape.tensor_parallel_size
+    pipeline = parallel.pipeline_parallel_size or shape.pipeline_parallel_size
+    expert = parallel.expert_parallel_size or shape.expert_parallel_size
+    layout = Layout(devices or tensor * pipeline, tensor, pipeline, parallel.context_parallel_size, expert)
+    layout.check(shape, model.tokens_per_sample)
+    micro_batch_size = parallel.micro_batch_size or shape.micro_batch_size
+    one_pass = micro_batch_size * layout.data_parallel_size
+    global_batch_size = parallel.global_batch_size or max(1, DEFAULT_BATCH // one_pass) * one_pass
+    return layout, BatchPlan(global_batch_size, micro_batch_size, layout.data_parallel_size)

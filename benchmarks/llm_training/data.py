@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
-import queue
 import struct
-import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -211,22 +210,8 @@ def _passes(samples: Samples, plan: BatchPlan, data_parallel_rank: int) -> Itera
 
 def ahead(items: Iterator[Item], number: int = PASSES_AHEAD) -> Iterator[Item]:
     """Yield the items, prefetched by a thread that is `number` ahead; an exception of the thread is raised here."""
-    made: queue.Queue[tuple[Item | None, BaseException | None]] = queue.Queue(number)
-
-    def make() -> None:
-        try:
-            for item in items:
-                made.put((item, None))
-        except BaseException as error:
-            made.put((None, error))
-        else:
-            made.put((None, StopIteration()))
-
-    threading.Thread(target=make, daemon=True).start()
-    while True:
-        item, error = made.get()
-        if isinstance(error, StopIteration):
-            return
-        if error is not None:
-            raise error
-        yield item  # type: ignore[misc]
+    thread = ThreadPoolExecutor(1)
+    made = deque(thread.submit(list, itertools.islice(items, 1)) for _ in range(number))
+    while item := made.popleft().result():
+        made.append(thread.submit(list, itertools.islice(items, 1)))
+        yield item[0]

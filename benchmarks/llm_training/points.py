@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from math import lcm
 
-from benchmarks.common.batch_plan import BatchPlan
-from benchmarks.llm_training.config import Layout
+from benchmarks.llm_training.config import ModelOptions, ParallelOptions, plan_run
 from benchmarks.llm_training.sizes import SIZES
 
 
@@ -23,12 +22,5 @@ def check_point(
     pipeline_parallel_size: int | None = None,
 ) -> None:
     """Raise ConfigError unless that many devices can share the batch; None stands for the size's own value."""
-    shape = SIZES[model]
-    layout = Layout(
-        num_devices,
-        shape.tensor_parallel_size,
-        pipeline_parallel_size or shape.pipeline_parallel_size,
-        expert_parallel_size=shape.expert_parallel_size,
-    )
-    layout.check(shape)
-    BatchPlan(global_batch_size, micro_batch_size or shape.micro_batch_size, layout.data_parallel_size)
+    parallel = ParallelOptions(global_batch_size, micro_batch_size, pipeline_parallel_size=pipeline_parallel_size)
+    plan_run(ModelOptions(model), parallel, num_devices)

@@ -12,7 +12,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,10 @@ SIZES_HELP = ", ".join(f"{name} {size.vocab_size}" for name, size in SIZES.items
 class PrepareOptions:
     """Data to make."""
 
-    out: str = option("", "path of the data set without ending; writes PREFIX.bin, .idx, .tokenizer.json and .json")
+    out: str = option(
+        MISSING,
+        "path of the data set without ending, such as data/text-tiny: writes .bin, .idx, .tokenizer.json and .json",
+    )
     corpus: str = option(
         "given",
         "given: by --files and --vocabulary; oscar: fetch the original suite's text, 1 GB of OSCAR, and GPT-2's "
@@ -55,10 +58,6 @@ class PrepareOptions:
     size: str = option("tiny", f"model size, which determines the size of the vocabulary ({SIZES_HELP})", tuple(SIZES))
 
     def __post_init__(self) -> None:
-        if not self.out:
-            raise ConfigError(
-                "--out PREFIX is required: the path of the data set without ending, such as data/text-tiny"
-            )
         if self.corpus == "oscar" and (self.files or self.vocabulary):
             raise ConfigError(
                 "--corpus oscar has its own text and vocabulary: leave --files and --vocabulary out, or give both "

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from benchmarks.common.options import ConfigError
-
 VOCAB_MULTIPLE = 128  # to pad vocabularies to, for matrix sizes that suit the hardware and divide by 2...128
 LORA_RANK = 16  # of adapters, as in MLPerf Training's LoRA since round 4.0
 
@@ -38,12 +36,6 @@ class ModelSize:
     shared_ffn_size: int = 0  # width of the network that every token takes next to its experts
     expert_parallel_size: int = 1
     adapted: tuple[str, ...] = ()  # linear layers with an adapter of LoRA, which alone is trained
-
-    def __post_init__(self) -> None:
-        if self.hidden_size % self.num_heads and not self.head_size:
-            raise ConfigError(
-                f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}: choose a divisor"
-            )
 
     @property
     def padded_vocab_size(self) -> int:

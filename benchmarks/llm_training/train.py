@@ -12,13 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from benchmarks.common import session
-from benchmarks.common.batch_plan import BatchPlan
-from benchmarks.common.facts import flops_of_token, num_parameters
 from benchmarks.common.launch import Launch
 from benchmarks.common.options import ConfigError
 from benchmarks.common.record import RunRecord
-from benchmarks.common.workload import Feed, Target, Training, Workload
-from benchmarks.llm_training.config import DEFAULT_BATCH, Config, Layout
+from benchmarks.common.workload import Feed, Target, Training, Workload, flops_of_token, num_parameters
+from benchmarks.llm_training.config import Config, plan_run
 from benchmarks.llm_training.metrics import learning_rate, loss_problem, recomputed_share
 from jpwr.backends.nvml import compute_capability
 from jpwr.regions.times import BACKWARD, FORWARD, UPDATE
@@ -66,7 +64,8 @@ class Gpt(Workload):
             raise ConfigError(
                 "--devices and --nodes need --dry-run: for a run, start that number of processes with torchrun"
             )
-        self.shares, self.batches = plan_run(options, self.launch)
+        world_size = None if options.compute.device == "ipu" else self.launch.world_size
+        self.shares, self.batches = plan_run(options.model, asked, world_size)
         self.data = options.data.data
         length = options.model.tokens_per_sample
         self.sample = f"{length} tokens"
@@ -176,30 +175,6 @@ class Gpt(Workload):
         return loss_problem(losses)
 
 
-main = partial(session.main, Gpt)
-
-
-def plan_run(config: Config, launch: Launch) -> tuple[Layout, BatchPlan]:
-    """Return the layout of devices and batch; raises ConfigError if the options do not fit together."""
-    shape, asked = config.model.shape, config.parallel
-    tensor = asked.tensor_parallel_size or shape.tensor_parallel_size
-    pipeline = asked.pipeline_parallel_size or shape.pipeline_parallel_size
-    # One process drives all IPUs of its pipeline.
-    world_size = launch.world_size if config.compute.device != "ipu" else tensor * pipeline
-    layout = Layout(
-        world_size,
-        tensor,
-        pipeline,
-        asked.context_parallel_size,
-        asked.expert_parallel_size or shape.expert_parallel_size,
-    )
-    layout.check(shape, config.model.tokens_per_sample)
-    micro_batch_size = asked.micro_batch_size or shape.micro_batch_size
-    one_pass = micro_batch_size * layout.data_parallel_size
-    global_batch_size = asked.global_batch_size or max(1, DEFAULT_BATCH // one_pass) * one_pass
-    return layout, BatchPlan(global_batch_size, micro_batch_size, layout.data_parallel_size)
-
-
 class Trainer(Training):
     """Training with model, optimizer and data of this rank under megatron-core."""
 
@@ -231,7 +206,7 @@ class Trainer(Training):
         # A compiled or captured layer cannot wait for its weights.
         gather_late = kernels.compile != "layers" and not kernels.cuda_graph
         self._model = parallel.distribute(gpt, model_config, target, run.overlap, gather_late, kernels.cuda_graph)
-        timers = regions.MegatronTimers(run.regions)
+        timers = partial(regions.MegatronTimer, run.regions)
         self._optimizer: optimizer.MegatronOptimizer | optimizer.CpuOptimizer
         if target.on_gpu:
             self._optimizer = optimizer.MegatronOptimizer(self._model, config.training, target, timers)
@@ -349,3 +324,6 @@ class Taken:
         batch = next(self._batches)
         self.tokens += batch["tokens"].numel()
         return batch
+
+
+main = partial(session.main, Gpt)

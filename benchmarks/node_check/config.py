@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from benchmarks.common.options import (
     ComputeOptions,
     ConfigError,
+    Group,
     RunOptions,
     TurnsOptions,
     WindowOptions,
     option,
-    positive,
 )
 
 LEAST_REPEATS = 6  # that give a 95 % interval of the median
 
 
 @dataclass(frozen=True)
-class ModelOptions:
+class ModelOptions(Group):
     """Figures."""
 
     size: int = option(8192, "rows and columns of the matrices")
@@ -26,14 +26,12 @@ class ModelOptions:
     array_mb: int = option(1024, "size of each array of the bandwidths in memory, in 10^6 bytes")
     largest_message_mb: int = option(512, "size of the largest message between devices, in 10^6 bytes")
     figure_s: float = option(2.0, "time of each figure, in seconds")
-    repeats: int = option(10, f"parts of this time, each of which gives one value; at least {LEAST_REPEATS}")
+    repeats: int = option(10, "parts of this time, each of which gives one value", least=LEAST_REPEATS)
 
     def __post_init__(self) -> None:
-        positive(self, "products_per_step", "array_mb", "largest_message_mb", "figure_s")
-        if self.size < 32 or self.size % 32:  # a product in fp8 takes multiples of 16
+        super().__post_init__()
+        if self.size % 32:  # a product in fp8 takes multiples of 16
             raise ConfigError(f"size must be a multiple of 32, got {self.size}")
-        if self.repeats < LEAST_REPEATS:
-            raise ConfigError(f"repeats must be {LEAST_REPEATS} or more to give an interval, got {self.repeats}")
 
 
 @dataclass(frozen=True)

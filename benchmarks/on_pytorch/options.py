@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchmarks.common import options
-from benchmarks.common.options import ConfigError, option, positive
+from benchmarks.common.options import option
 
 
 @dataclass(frozen=True)
@@ -16,18 +16,9 @@ class BatchOptions(options.BatchOptions):
         None, "samples of a forward pass on a device; gradients of several passes are added; default: all of a device's"
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        positive(self, "micro_batch_size")
-
 
 @dataclass(frozen=True)
 class TrainingOptions(options.TrainingOptions):
     """Training."""
 
-    weight_decay: float = option(0.01, "decoupled weight decay of Adam")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.weight_decay < 0:
-            raise ConfigError("weight_decay must be 0 or more")
+    weight_decay: float = option(0.01, "decoupled weight decay of Adam", least=0)

@@ -42,7 +42,7 @@ class Trainer:
 
         The model is compiled with its sums of gradients, so that these overlap with the backward pass.
         """
-        self.optimizer, self._loss_of, self._learning_rate = optimizer, loss_of, learning_rate
+        self.optimizer, self.loss_of, self._learning_rate = optimizer, loss_of, learning_rate
         self.model, self.passes, self._target, self._regions = model, passes, target, regions
         self._losses: list[Tensor] = []  # of every step, on the device
         self.scaler = torch.amp.GradScaler(target.device.type, enabled=target.precision == "fp16")  # type: ignore[attr-defined]
@@ -64,7 +64,7 @@ class Trainer:
             synchronizes = self._replica is self.model or is_last
             with nullcontext() if synchronizes else self._replica.no_sync():
                 with self._regions.region(FORWARD), self._in_precision():
-                    loss = self._loss_of(self._forward(samples), labels) / self.passes
+                    loss = self.loss_of(self._forward(samples), labels) / self.passes
                 with self._regions.region(BACKWARD):
                     self.scaler.scale(loss).backward()
                     self._mark_sums()

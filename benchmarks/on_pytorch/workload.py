@@ -59,9 +59,11 @@ class PyTorchWorkload(OnPyTorch, SampleWorkload):
         """Return model, optimizer and data of this rank."""
         return PyTorchTraining(self, target)
 
-    @abstractmethod
     def open_trainer(self, target: PyTorchTarget) -> Trainer:
-        """Return model and optimizer of this rank."""
+        """Return model and optimizer of this rank, by the workload's module `model`."""
+        build = self.module("model").build_trainer
+        trainer: Trainer = build(self.config, self.shares.grad_accum_steps, target, self.regions)
+        return trainer
 
     @abstractmethod
     def made_sample(self, number: int) -> tuple[Any, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchmarks.common import options
-from benchmarks.common.options import ConfigError, SampleConfig, option, positive
+from benchmarks.common.options import ConfigError, SampleConfig, option
 
 
 @dataclass(frozen=True)
@@ -16,10 +16,6 @@ class ComputeOptions(options.ComputeOptions):
         "auto", "compile the step with XLA; auto: on GPUs, as it is slower on CPUs", ("auto", "on", "off")
     )
     steps_per_call: int = option(1, "optimizer steps per call into TensorFlow")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        positive(self, "steps_per_call")
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import tensorflow as tf
 
 from benchmarks.common.options import DataOptions
-from benchmarks.common.samples import DataError
+from benchmarks.common.samples import DataError, SampleWorkload
 from benchmarks.on_tensorflow.target import Target
 
 SETTLE_S = 0.2  # between two looks at counts that may still change
@@ -21,13 +20,6 @@ COPIED_AHEAD = 2  # batches on the device, of which one is in use
 
 # Decodes a serialised example into a sample and its label.
 Decode = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
-
-
-class Parallel(NamedTuple):
-    """Parallelism of the input path."""
-
-    files: int  # read at the same time
-    decoders: int  # records decoded at the same time
 
 
 class Counts:
@@ -69,7 +61,7 @@ class Batches:
         target: Target,
         batch_size: int,
         made: Callable[[int], tuple[Any, Any]],
-        read: Callable[[int, Counts, Parallel], tf.data.Dataset],
+        read: Callable[[int, Counts], tf.data.Dataset],
     ) -> None:
         """Open the batches: counted ones from `read`, or the same one from `made` each time.
 
@@ -81,7 +73,7 @@ class Batches:
             self._iterator = itertools.repeat(made(batch_size))
             return
         if options.reads_files:
-            dataset = read(batch_size, self._counts, Parallel(options.parallel_files, target.launch.own_cores))
+            dataset = read(batch_size, self._counts)
         else:
             on_host = tuple(part.numpy() for part in made(batch_size))
             dataset = tf.data.Dataset.from_tensors(on_host).repeat()
@@ -157,15 +149,7 @@ def counted(decode: Decode, counts: Counts) -> Decode:
     return decode_counted
 
 
-def whole_files(
-    files: Sequence[Path],
-    decode: Decode,
-    counts: Counts,
-    batch_size: int,
-    seed: int,
-    parallel: Parallel,
-    shares: tuple[int, int],
-) -> tf.data.Dataset:
+def whole_files(run: SampleWorkload, decode: Decode, batch_size: int, counts: Counts) -> tf.data.Dataset:
     """Return batches as `records` does, from files of one record each, packed with GZIP, with times of the parts.
 
     GZIP's own checksum detects a damaged file, so that the record's two checksums are not verified.
@@ -183,12 +167,10 @@ def whole_files(
             record = counts.timed("decompressing", lambda one: tf.io.decode_compressed(one, "GZIP"), packed)
         return counts.count_use(*counts.timed("decoding", lambda one: decode(_only_example(one)), record))
 
-    rank, ranks = shares
-    dataset = tf.data.Dataset.from_tensor_slices([str(file) for file in files]).shuffle(len(files), seed=seed)
-    if ranks > 1:
-        dataset = dataset.shard(ranks, rank)
-    dataset = dataset.map(read, num_parallel_calls=parallel.files, deterministic=False).ignore_errors()
-    dataset = dataset.map(unpack, num_parallel_calls=parallel.decoders, deterministic=False).ignore_errors()
+    dataset = _own_part(run, _shuffled(run))
+    files, cores = run.config.data.parallel_files, run.launch.own_cores
+    dataset = dataset.map(read, num_parallel_calls=files, deterministic=False).ignore_errors()
+    dataset = dataset.map(unpack, num_parallel_calls=cores, deterministic=False).ignore_errors()
     return dataset.repeat().batch(batch_size, drop_remainder=True)
 
 
@@ -201,24 +183,26 @@ def _only_example(record: tf.Tensor) -> tf.Tensor:
         return tf.strings.substr(record, 12, size - 16)
 
 
-def records(
-    files: Sequence[Path], decode: Decode, batch_size: int, seed: int, parallel: Parallel, shares: tuple[int, int]
-) -> tf.data.Dataset:
-    """Return batches of decoded records from a rank's files, in another order in each epoch.
-
-    `shares` has the rank and the number of ranks that share these files, of which each takes some records.
-    """
-    dataset = tf.data.Dataset.from_tensor_slices([str(file) for file in files])
-    dataset = dataset.shuffle(len(files), seed=seed).interleave(
+def records(run: SampleWorkload, decode: Decode, batch_size: int) -> tf.data.Dataset:
+    """Return batches of decoded records from a rank's files, in another order in each epoch."""
+    files, cores, seed = run.config.data.parallel_files, run.launch.own_cores, run.config.training.seed_of_data
+    dataset = _shuffled(run).interleave(
         # Only the rest of a truncated file is lost.
         lambda file: tf.data.TFRecordDataset(file).ignore_errors(),
-        cycle_length=parallel.files,
-        num_parallel_calls=parallel.files,
+        cycle_length=files,
+        num_parallel_calls=files,
         deterministic=False,
     )
-    rank, ranks = shares
-    if ranks > 1:
-        dataset = dataset.shard(ranks, rank)
-    dataset = dataset.shuffle(16 * batch_size, seed=seed)
-    dataset = dataset.map(decode, num_parallel_calls=parallel.decoders, deterministic=False).ignore_errors()
+    dataset = _own_part(run, dataset).shuffle(16 * batch_size, seed=seed)
+    dataset = dataset.map(decode, num_parallel_calls=cores, deterministic=False).ignore_errors()
     return dataset.repeat().batch(batch_size, drop_remainder=True)
+
+
+def _shuffled(run: SampleWorkload) -> tf.data.Dataset:
+    files = [str(file) for file in run.files]
+    return tf.data.Dataset.from_tensor_slices(files).shuffle(len(files), seed=run.config.training.seed_of_data)
+
+
+def _own_part(run: SampleWorkload, dataset: tf.data.Dataset) -> tf.data.Dataset:
+    rank, ranks = run.part
+    return dataset.shard(ranks, rank) if ranks > 1 else dataset

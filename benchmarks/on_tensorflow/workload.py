@@ -6,14 +6,15 @@ TensorFlow takes seconds to import, and is imported after the options have been 
 from __future__ import annotations
 
 import os
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.common.batch_plan import check_shares
 from benchmarks.common.launch import Launch
+from benchmarks.common.options import DataOptions
 from benchmarks.common.record import RunRecord
 from benchmarks.common.samples import SampleWorkload
 from benchmarks.common.workload import Feed, Target, Training
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class TensorFlowWorkload(SampleWorkload):
-    """One run; its model and data are the workload's own."""
+    """One run; its module `model` builds its trainer, its module `data` makes and reads batches."""
 
     packages = ("tensorflow", "tensorflow-cpu", "tensorflow-rocm", "keras", "numpy")
     unusual = {"compute.xla": {"on": "XLA"}}  # noqa: RUF012
@@ -35,8 +36,6 @@ class TensorFlowWorkload(SampleWorkload):
         batch, devices = options.batch.global_batch_size, launch.world_size
         check_shares(devices, batch)
         super().__init__(options, launch, files, sample, batch // devices)
-        # The part of its files' records that this rank takes, and the number of parts.
-        self.shares = (0, 1) if len(files) >= launch.world_size else (launch.rank, launch.world_size)
 
     @contextmanager
     def open(self, record: RunRecord) -> Iterator[Target]:
@@ -52,16 +51,13 @@ class TensorFlowWorkload(SampleWorkload):
         """Return model, optimizer and data of this process."""
         return TensorFlowTraining(self, target)
 
-    @abstractmethod
-    def open_trainer(self, target: TensorFlowTarget) -> Trainer:
-        """Return model and optimizer of this process."""
-
-    @abstractmethod
     def open_batches(self, target: TensorFlowTarget, on_device: bool = False) -> Batches:
-        """Return the batches that this process trains on, or one of the same kind that is already on the device.
+        """Return the batches that this process trains on, or one of the same kind that is already on the device."""
+        from benchmarks.on_tensorflow.tfrecords import Batches
 
-        Raises ConfigError if there is no data to read.
-        """
+        data, options = self.module("data"), DataOptions() if on_device else self.config.data
+        made, read = partial(data.made, self, target), partial(data.read, self, target)
+        return Batches(options, target, self.layout["micro_batch_size"], made, read)
 
 
 class TensorFlowTraining(Training):
@@ -72,7 +68,8 @@ class TensorFlowTraining(Training):
         from benchmarks.on_tensorflow.trainer import State
 
         config = run.config
-        self.trainer, self.batches = run.open_trainer(target), run.open_batches(target)
+        self.trainer: Trainer = run.module("model").build_trainer(config, target, run.regions)
+        self.batches = run.open_batches(target)
         self._run, self._target, self.synchronize = run, target, self.trainer.synchronize
         self.steps_per_call = config.compute.steps_per_call
         # Of several processes, each would have to write a part of some variables only.

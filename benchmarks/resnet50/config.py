@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchmarks.common import options
-from benchmarks.common.options import ImageTrainingOptions, data_option, option, positive
+from benchmarks.common.options import Group, ImageTrainingOptions, data_option, option
 from benchmarks.on_tensorflow.options import TensorFlowConfig
 
 NUM_CLASSES = 1000
@@ -17,16 +17,13 @@ VARIANTS = ("v1.5", "v2")
 
 
 @dataclass(frozen=True)
-class ModelOptions:
+class ModelOptions(Group):
     """Model."""
 
     variant: str = option("v1.5", "v1.5: stride in the 3x3 convolution; v2: pre-activation", VARIANTS)
     image_size: int = option(
         NATIVE_IMAGE_SIZE, "height and width of an image; only 224 is comparable with other results"
     )
-
-    def __post_init__(self) -> None:
-        positive(self, "image_size")
 
 
 @dataclass(frozen=True)

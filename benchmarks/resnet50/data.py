@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import tensorflow as tf
 
 from benchmarks.on_tensorflow.target import Target
-from benchmarks.on_tensorflow.tfrecords import DTYPES, Batches, Counts, Decode, Parallel, counted, records
-from benchmarks.resnet50.config import NUM_CLASSES, Config, DataOptions
+from benchmarks.on_tensorflow.tfrecords import DTYPES, Counts, Decode, counted, records
+from benchmarks.resnet50.config import NUM_CLASSES, Config
 
 if TYPE_CHECKING:
     from benchmarks.on_tensorflow.workload import TensorFlowWorkload
@@ -22,22 +22,15 @@ FEATURES = {
 }
 
 
-def open_batches(run: TensorFlowWorkload, target: Target, on_device: bool = False) -> Batches:
-    """Return batches of images, of shape [samples, height, width, 3], and labels from 0.
+def made(run: TensorFlowWorkload, target: Target, count: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return random images of shape [samples, height, width, 3] in the type of the precision, and labels from 0."""
+    images, labels = made_batch(run.config, count, run.launch.rank)
+    return tf.cast(images, DTYPES[target.precision]), labels
 
-    The images have the data type of the precision.
-    """
-    config, data = run.config, run.config.data
 
-    def made(count: int) -> tuple[tf.Tensor, tf.Tensor]:
-        images, labels = made_batch(config, count, run.launch.rank)
-        return tf.cast(images, DTYPES[target.precision]), labels
-
-    def read(count: int, counts: Counts, parallel: Parallel) -> tf.data.Dataset:
-        decode = counted(decoder(config, target), counts)
-        return records(run.files, decode, count, config.training.seed_of_data, parallel, run.shares)
-
-    return Batches(DataOptions() if on_device else data, target, run.layout["micro_batch_size"], made, read)
+def read(run: TensorFlowWorkload, target: Target, count: int, counts: Counts) -> tf.data.Dataset:
+    """Return batches of the same shapes and types from the files of this rank."""
+    return records(run, counted(decoder(run.config, target), counts), count)
 
 
 def made_batch(config: Config, batch_size: int, rank: int) -> tuple[tf.Tensor, tf.Tensor]:

@@ -9,7 +9,6 @@ import keras
 import tensorflow as tf
 from keras import layers
 
-from benchmarks.common.options import ImageTrainingOptions
 from benchmarks.on_tensorflow.target import Target
 from benchmarks.on_tensorflow.trainer import Trained, Trainer, in_precision, rising_rate
 from benchmarks.resnet50.config import EXPANSION, NUM_CLASSES, STAGES, Config
@@ -123,7 +122,8 @@ def build_trainer(config: Config, target: Target, regions: RegionTimer) -> Train
 
     def trained() -> Trained:
         model = build_model(config.model.variant, config.model.image_size, options.seed)
-        optimizer = in_precision(keras.optimizers.SGD(learning_rate(options, batch), momentum=options.momentum), target)
+        rate = rising_rate(options.highest_rate(batch), options.learning_rate_warmup_steps)
+        optimizer = in_precision(keras.optimizers.SGD(rate, momentum=options.momentum), target)
         weights = model.trainable_variables
         kernels = [variable.path.endswith("kernel") for variable in weights]
 
@@ -144,8 +144,3 @@ def build_trainer(config: Config, target: Target, regions: RegionTimer) -> Train
         return Trained(model, optimizer, loss_of, decayed)
 
     return Trainer(trained, target, regions, config.compute.steps_per_call)
-
-
-def learning_rate(options: ImageTrainingOptions, global_batch_size: int) -> Any:
-    """Return the learning rate of a step."""
-    return rising_rate(options.highest_rate(global_batch_size), options.learning_rate_warmup_steps)

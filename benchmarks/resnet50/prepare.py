@@ -10,12 +10,13 @@ import os
 import random
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import MISSING, dataclass
+from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.common.options import ConfigError, option, positive, run_command
+from benchmarks.common.options import ConfigError, Group, option, run_command
 from benchmarks.common.prepare import write_missing
 from benchmarks.resnet50.config import NUM_CLASSES
 from benchmarks.resnet50.imagenet import Picture, class_labels, find_pictures
@@ -28,29 +29,25 @@ PLAN, CLASSES, LEFT_OUT = "{split}.json", "classes.txt", "{split}.left_out.txt"
 
 
 @dataclass(frozen=True)
-class PrepareOptions:
+class PrepareOptions(Group):
     """Data to write."""
 
-    out: str = option("", "folder for the TFRecords")
+    out: str = option(MISSING, "folder for the TFRecords, such as data/fake-imagenet")
     imagenet: str = option(
         "", "ImageNet to convert: ILSVRC2012_img_train.tar, or a folder with a folder or tar file for each class"
     )
     split: str = option("train", "part of ImageNet", tuple(USUAL_FILES))
     folders: bool = option(False, "write generated images as JPEGs in a folder for each class, without TensorFlow")
     images: int = option(256, "number of generated images, without --imagenet")
-    classes: int = option(NUM_CLASSES, "number of classes of generated images")
+    classes: int = option(NUM_CLASSES, "number of classes of generated images", below=NUM_CLASSES + 1)
     files: int | None = option(None, "number of files; default: 1024 or 128 of ImageNet, 4 of generated images")
     jobs: int | None = option(None, "processes; default: one for each usable core")
-    seed: int = option(1234, "seed of the order, and of generated images")
+    seed: int = option(1234, "seed of the order, and of generated images", least=0)
 
     def __post_init__(self) -> None:
-        positive(self, "images", "classes", "files", "jobs")
-        if not self.out:
-            raise ConfigError("--out FOLDER is required: the folder for the TFRecords, such as data/fake-imagenet")
+        super().__post_init__()
         if self.folders and self.imagenet:
             raise ConfigError("--folders is for generated images: PyTorch reads ImageNet's own folders")
-        if self.classes > NUM_CLASSES:
-            raise ConfigError(f"classes must be at most {NUM_CLASSES}, got {self.classes}")
 
 
 class MadePicture(NamedTuple):
@@ -75,19 +72,7 @@ class MadePicture(NamedTuple):
         return encoded.getvalue()
 
 
-class Example(NamedTuple):
-    """Image and its label, from 1."""
-
-    picture: Picture | MadePicture
-    label: int
-
-
-class Written(NamedTuple):
-    """Outcome of writing one file."""
-
-    path: Path
-    records: int
-    left_out: list[str]  # files that are not images
+Example = tuple[Picture | MadePicture, int]  # an image and its label, from 1
 
 
 def prepare(options: PrepareOptions) -> None:
@@ -98,29 +83,27 @@ def prepare(options: PrepareOptions) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     folder = Path(options.out)
     count = options.files or (USUAL_FILES[options.split] if options.imagenet else 4)
-    plan = {key: value for key, value in asdict(options).items() if key not in ("out", "jobs", "folders")} | {
-        "files": count
-    }
-    if options.imagenet:
-        plan = {key: plan[key] for key in ("imagenet", "split", "files", "seed")}
+    of_made = () if options.imagenet else ("images", "classes")
+    plan = {name: getattr(options, name) for name in ("imagenet", "split", "seed", *of_made)} | {"files": count}
     paths = [folder / f"{options.split}-{index:05d}-of-{count:05d}" for index in range(count)]
 
-    def tasks(missing: list[int]) -> list[Callable[[], Written]]:
-        examples = list_examples(options, folder)
-        if len(examples) < count:
-            raise ConfigError(f"{len(examples)} images do not fill {count} files: give fewer by --files")
-        return [partial(write_file, paths[index], examples[index::count]) for index in missing]
+    @cache
+    def examples() -> list[Example]:
+        found = list_examples(options, folder)
+        if len(found) < count:
+            raise ConfigError(f"{len(found)} images do not fill {count} files: give fewer by --files")
+        return found
+
+    def task(index: int) -> Callable[[], list[str]]:
+        return partial(write_file, paths[index], examples()[index::count])
 
     plan_file, pattern = folder / PLAN.format(split=options.split), f"{options.split}-*-of-*"
-    written = write_missing(plan_file, plan, pattern, paths, tasks, options.jobs)
-    left_out = [line for one in written for line in one.left_out]
+    left_out = list(chain.from_iterable(write_missing(plan_file, plan, pattern, paths, task, options.jobs)))
     if left_out:
         path = folder / LEFT_OUT.format(split=options.split)
         with path.open("a", encoding="utf-8", errors="surrogateescape") as file:
             file.writelines(f"{line}\n" for line in left_out)
         print(f"prepare: {len(left_out)} files are not images and were left out: {file.name}", file=sys.stderr)
-    if written:
-        print(f"{folder}: {len(written)} files with {sum(one.records for one in written)} images")
 
 
 def write_folders(options: PrepareOptions) -> None:
@@ -129,18 +112,17 @@ def write_folders(options: PrepareOptions) -> None:
     paths = [folder / f"n{picture.label:08d}" / f"made_{picture.number}.JPEG" for picture in made]
     plan = {"images": options.images, "classes": options.classes, "seed": options.seed}
 
-    def tasks(missing: list[int]) -> list[Callable[[], int]]:
-        return [partial(write_picture, paths[index], made[index]) for index in missing]
+    def task(index: int) -> Callable[[], None]:
+        return partial(write_picture, paths[index], made[index])
 
-    if written := write_missing(folder / "made.json", plan, "n*", paths, tasks, options.jobs):
-        print(f"{folder}: {len(written)} images with {sum(written) / 1e6:.1f} MB")
+    write_missing(folder / "made.json", plan, "n*", paths, task, options.jobs)
 
 
-def write_picture(path: Path, picture: MadePicture) -> int:
-    """Write an image; return the bytes of the file."""
+def write_picture(path: Path, picture: MadePicture) -> None:
+    """Write an image."""
     path.parent.mkdir(exist_ok=True)
     with replaced(path) as part:
-        return part.write_bytes(picture.read())
+        part.write_bytes(picture.read())
 
 
 def made_pictures(options: PrepareOptions) -> list[MadePicture]:
@@ -157,15 +139,15 @@ def list_examples(options: PrepareOptions, folder: Path) -> list[Example]:
         print(f"{options.imagenet}: {len(pictures)} images of {len(labels)} classes", flush=True)
         names = "".join(f"{name}\n" for name in labels)
         (folder / CLASSES).write_text(names, encoding="utf-8", errors="surrogateescape")
-        examples = [Example(picture, labels[picture.class_name]) for picture in pictures]
+        examples: list[Example] = [(picture, labels[picture.class_name]) for picture in pictures]
     else:
-        examples = [Example(picture, picture.label) for picture in made_pictures(options)]
+        examples = [(picture, picture.label) for picture in made_pictures(options)]
     random.Random(options.seed).shuffle(examples)
     return examples
 
 
-def write_file(path: Path, examples: list[Example]) -> Written:
-    """Write one file and verify it by reading it; raises OSError if that fails."""
+def write_file(path: Path, examples: list[Example]) -> list[str]:
+    """Write one file and verify it by reading it; return the files that are no images. Raises OSError if that fails."""
     import tensorflow as tf
 
     records, left_out = 0, []
@@ -184,7 +166,7 @@ def write_file(path: Path, examples: list[Example]) -> Written:
             raise OSError(error.message) from error
         if found != records:
             raise OSError(f"{part} has {found} records instead of {records}: check the disk")
-    return Written(path, records, left_out)
+    return left_out
 
 
 def as_jpeg(encoded: bytes) -> bytes | None:

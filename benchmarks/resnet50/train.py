@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from benchmarks.common import session
 from benchmarks.common.launch import Launch
 from benchmarks.on_tensorflow.workload import TensorFlowWorkload
 from benchmarks.resnet50.config import NUM_CLASSES, Config
 from benchmarks.resnet50.imagenet import find_tfrecords
-
-if TYPE_CHECKING:
-    from benchmarks.on_tensorflow.target import Target
-    from benchmarks.on_tensorflow.tfrecords import Batches
-    from benchmarks.on_tensorflow.trainer import Trainer
 
 
 class ResNet50(TensorFlowWorkload):
@@ -36,18 +30,6 @@ class ResNet50(TensorFlowWorkload):
     def model(options: Config) -> str:
         """Return the model and its variant."""
         return f"ResNet-50 {options.model.variant}"
-
-    def open_trainer(self, target: Target) -> Trainer:
-        """Return model and optimizer of this process."""
-        from benchmarks.resnet50.model import build_trainer
-
-        return build_trainer(self.config, target, self.regions)
-
-    def open_batches(self, target: Target, on_device: bool = False) -> Batches:
-        """Return batches of images with their labels."""
-        from benchmarks.resnet50.data import open_batches
-
-        return open_batches(self, target, on_device)
 
 
 main = partial(session.main, ResNet50)

@@ -5,20 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchmarks.common import options
-from benchmarks.common.options import ImageTrainingOptions, SampleConfig, data_option, option, positive
+from benchmarks.common.options import Group, ImageTrainingOptions, SampleConfig, data_option, option
 from benchmarks.on_pytorch.options import BatchOptions
 
 NUM_CLASSES = 1000
 
 
 @dataclass(frozen=True)
-class ModelOptions:
+class ModelOptions(Group):
     """Model."""
 
     image_size: int = option(224, "height and width of an image; only 224 is comparable with other results")
-
-    def __post_init__(self) -> None:
-        positive(self, "image_size")
 
 
 @dataclass(frozen=True)

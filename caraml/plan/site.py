@@ -154,7 +154,7 @@ def _expanded(block: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def _value(key: str, value: Any) -> Any:
     """Return a value, or the default if there is none; ~ is a home folder where there is a path, and null elsewhere."""
-    default = getattr(SiteFile, key, None)
+    default = getattr(SiteFile, str(key), None)
     if not value or (value == "~" and not (key in PATHS and default)):
         return default
     if isinstance(value, list):

@@ -97,6 +97,7 @@ def test_a_module_that_is_not_loaded_ends_the_job_whatever_the_exit_code(modules
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("null: me", "unknown key 'None': choose one of submit"),
         ("acount: me", "unknown key 'acount': did you mean 'account'?"),
         ("modules: GCC", "modules is 'GCC', but must be a list"),
         ("systems: {JEDI: {partion: x}}", "system JEDI has an unknown key 'partion'"),

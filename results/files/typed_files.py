@@ -53,7 +53,7 @@ From0 = Annotated[int, Allowed("a whole number from 0 on", FROM_0.test)]
 From1 = Annotated[int, Allowed("a whole number from 1 on", lambda number: 1 <= number < LARGEST)]
 Name = Annotated[str, PLAIN]
 Text = Annotated[str, like(r"[\s\S]*\S[\s\S]*", "a text that is not empty")]
-Date = Annotated[str, like(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])", "such as 2026-11-02")]
+Date = Annotated[str, like("[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])", "such as 2026-11-02")]
 FILLED = Allowed(OF_PARTS, bool)  # a mapping that is not empty
 
 
@@ -230,7 +230,8 @@ def untyped(found: Any) -> Any:
         return found
     if not NUMBER.fullmatch(found):
         return TRUTHS.get(found, str(found))
-    return int(found) if found.lstrip("+-").isdigit() else float(found)
+    is_whole = found.lstrip("+-").isdigit() and len(found) < 1000  # int() refuses a few thousand digits
+    return int(found) if is_whole else float(found)
 
 
 class YamlError(Exception):

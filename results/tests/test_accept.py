@@ -234,6 +234,8 @@ def test_unlike_runs_are_no_one_workload(tmp_path, changes, message):
             "is too large: write 0.25 for 25 %",
         ),
         (GPT + "must: [{of: gpt, what: tpot_p99, global_batch: 1, at_most: 50}]", "is too large: write it in seconds"),
+        (GPT + "must: [{of: gpt, what: mfu, at_least: 80.000}]", "limit 80 of mfu is too large: write 0.25 for 25 %"),
+        (GPT + "must: [{of: gpt, what: throughput, at_least: 80.000}]", "must 1: at_least is 80.000, where the point"),
         ("workloads: {gpt: {benchmark: llm_training, fixed: true}}", "fixed is True, but must be keys"),
         (GPT + "must: [{of: gpt, what: mfu, at_least: 0.1, unit: h}]", "only a time_to_solution has one"),
         (

@@ -142,6 +142,7 @@ TURNS = {"config": {"turns": {"effective": True, "rate": 0.1}}}
         ('sequence_length: "2048"', {}, PASSED, ""),
         ("model: 175B", {}, FAILED, "model is tiny, fixed at 175B"),
         ("commit: 0123456789a", {}, PASSED, ""),
+        ("commit: 0123456", {}, PASSED, ""),  # no number
         ('commit: "0123457"', {}, FAILED, "commit is 0123456789abcdef, fixed at 0123457"),
         ('commit: "0123456"', at_commit(dirty=True), FAILED, "the code had local changes"),
         ('commit: "0123456"', at_commit(dirty=None), OPEN, "whether the code had local changes is not recorded"),
@@ -325,6 +326,7 @@ HEAD = "vendor: A\ndate: 2026-11-02\nsystem: V\ndevices: 16\n"
     ("text", "message"),
     [
         (HEAD, "lacks 'points'"),
+        (HEAD.replace("V", "''") + ITEM, "system is '', but must be a tag in plain letters"),
         (HEAD.replace("16", "4") + ITEM, "a point is on 8 devices, but the whole machine has 4"),
         (HEAD + ITEM.replace("devices: 8, ", ""), "point 1 lacks 'devices'"),
         (HEAD + ITEM.replace(", throughput: 1000", ""), "point 1 lacks a number: give one or more of throughput"),

@@ -179,7 +179,7 @@ def test_requirements_on_servers_are_judged(requirement, outcome, tmp_path):
         ((1.95, 1.9, 1.95), 2.0, Outcome.PASSED, ""),
         ((2.6, 2.6, 2.6), 2.0, Outcome.UNDECIDED, "the limit is within the interval, 1.683 to 2.600"),
         ((1.95, None, 1.95), 2.0, Outcome.UNDECIDED, "requests do not bound the 99th percentiles from above"),
-        ((None, None, None), 1.5, Outcome.FAILED, ""),
+        ((None, None, None), "1.500", Outcome.FAILED, ""),
     ],
 )
 def test_a_limit_of_a_percentile_is_met_by_the_interval_of_each_run(highs_s, at_most, outcome, why, tmp_path, capsys):

@@ -97,6 +97,7 @@ def test_a_value_is_what_its_type_makes_of_its_text(kind, text, value, tmp_path)
         (From1, "'8'", "is '8', but must be a whole number from 1 on"),
         (From0, "true", "is True, but must be a whole number from 0 on"),
         (NotNegative, ".nan", "is '.nan', but must be a number from 0 on"),
+        (From0, "9" * 5000, "is inf, but must be a whole number from 0 on"),
         (NotNegative, "1e400", "is inf, but must be a number from 0 on"),
         (Above0, "80.000", "is 80.000, where the point may separate thousands or decimals: write 80000 or 80.0000"),
         (Share, "1.1", "is 1.1, but must be above 0 and at most 1"),
@@ -105,7 +106,7 @@ def test_a_value_is_what_its_type_makes_of_its_text(kind, text, value, tmp_path)
         (Text, "' '", "is ' ', but must be a text that is not empty: it has a space at its begin or end"),
         (Cake, "aple", "is 'aple', but must be one of plum, apple, cherry: did you mean 'apple'?"),
         (Annotated[str, like("a+", "some a")], "baa", "is 'baa', but must be some a"),
-        (Date, "2026-02-32", "is '2026-02-32', but must be such as 2026-11-02"),
+        (Date, "2026-02-3\u0660", "is '2026-02-3\u0660', but must be such as 2026-11-02"),
         (tuple[str, ...], "1", "is 1, but must be a list"),
     ],
 )

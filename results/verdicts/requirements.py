@@ -29,6 +29,7 @@ from results.files.typed_files import (
     one_of,
     read_file,
     reader,
+    untyped,
 )
 from results.files.workloads import names, workloads
 from results.find.records import Record, RecordError
@@ -54,7 +55,7 @@ MOST = {"mfu": (1.0, "write 0.25 for 25 %"), "scaling_efficiency": (2.0, "write 
     name: (10 * max(getattr(slo, f"{name[:4]}_s") for slo in SLOS.values()), "write it in seconds")
     for name in LATENCIES
 }
-Limit = NotNegative | str  # a number, or a grade of energy
+Limit: Any = NotNegative | str  # a number, or a grade of energy
 Unit = Literal["", "s", "min", "h", "days"]
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "days": 86400.0}
 FACTS = ("model", "data", "sample", "precision")  # of runs, by which a workload selects them
@@ -80,6 +81,7 @@ KINDS: dict[str, Any] = {
     "precision": Annotated[str, one_of(BITS)],
     "commit": Annotated[str, like("[0-9a-f]{7,40}", "7 to 40 hexadecimal digits: write them in quotes")],
 }
+FACT: Any = Text | float | bool
 DIRTY = "the code had local changes"
 
 
@@ -94,14 +96,15 @@ class Selection:
     precision: Name = ""
     weight: NotNegative = 1.0
     filled: Annotated[bool, "only runs with the tag fill, whose copies fill the nodes; false: only others"] = False
-    fixed: Annotated[Mapping[str, Text | float | bool], "what a run must keep for it to count"] = no_keys()
+    fixed: Annotated[Mapping[str, Any], "what a run must keep for it to count"] = no_keys()
 
     def check(self, where: str) -> None:
-        """Raise RecordError for an unknown fact or a bad value of one."""
-        for fact, value in self.fixed.items():
+        """Read each fact as its name has it; raises RecordError for an unknown fact or a bad value of one."""
+        for fact in self.fixed:
             if not OPTION.fullmatch(fact):
                 check_key(fact, FIXED, f"{where}, fixed")
-            reader(KINDS.get(fact, Any))(value, f"{where}, fixed", fact)
+        read = {fact: reader(KINDS.get(fact, FACT))(self.fixed[fact], f"{where}, fixed", fact) for fact in self.fixed}
+        object.__setattr__(self, "fixed", read)
 
     def has(self, one: PointResults) -> bool:
         """Return whether a point belongs to it. Facts that failed runs did not record are not compared."""
@@ -215,16 +218,19 @@ class Item(Quantity):
     """A requirement or a pledged number, with its limit."""
 
     name: str = ""
-    at_least: Limit | None = None
-    at_most: Limit | None = None
+    at_least: Any = None
+    at_most: Any = None
 
     def check(self, where: str) -> None:
-        """Raise RecordError for values that do not go together."""
+        """Read the limit as its quantity has it; raises RecordError for values that do not go together."""
         super().check(where)
         if (self.at_least is None) == (self.at_most is None):
             raise RecordError(f"{where}: give either 'at_least' or 'at_most'")
         is_least = self.at_most is None
-        limit = self.at_least if is_least else self.at_most
+        name, limit = ("at_least", self.at_least) if is_least else ("at_most", self.at_most)
+        # Where no limit is in thousands, the point of 1.500 separates decimals.
+        limit = reader(Limit)(untyped(limit) if self.what in (*MOST, *STEPS) else limit, where, name)
+        object.__setattr__(self, name, limit)
         if self.what in STEPS:
             if not is_least or limit not in STEPS[self.what]:
                 steps = ", ".join(map(str, STEPS[self.what]))

@@ -12,7 +12,7 @@ from record.findings import finding
 from record.part import Allowed
 from record.values import devices_text, grouped
 from results.exchange.signature import signer_of
-from results.files.typed_files import Above0, Date, From1, Name, Text, check_key, filled, read_file, reader
+from results.files.typed_files import PLAIN, Above0, Date, From1, Text, check_key, filled, read_file, reader
 from results.find.records import RecordError, Skipped
 from results.points.estimate import Outcome
 from results.points.repeats import PointResults
@@ -37,6 +37,7 @@ PLEDGED = (*MEASURED, TIME)
 OF_TIME = ("work", "unit")
 POINT = ("devices", "global_batch", "power_limit_w", "clock_limit_mhz")
 PLACE = ("of", *POINT, "work_unit", *OF_TIME)
+TAG = Allowed("a tag in plain letters", lambda tag: tag and PLAIN.test(tag))
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Pledge:
     ADDED = ("items", "signature")
     vendor: Text
     date: Date
-    system: Annotated[Name, "system tag of the runs"]
+    system: Annotated[str, TAG, "of the runs"]
     devices: Annotated[From1, "of the whole machine"]
     points: Annotated[tuple[Mapping[str, Any], ...], Allowed("a list that is not empty", bool)]
     items: tuple[Item, ...] = ()  # numbers of the points

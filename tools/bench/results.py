@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from results.tests import builder
-from results.tests.builder import make_record
-from tools.bench.harness import Table, cost
-from tools.bench.sampler import READ, stand_in
+from tools.bench.harness import Line, compared, cost
+from tools.bench.sampler import READ
 
-# Largest figures wanted of each command, in seconds, by the number of records.
-WANTED_S = {1000: {"table": 2, "report": 30, "site": 30}, 10_000: {"table": 20, "report": 60, "site": 60}}
-NODES, DEVICES, START_S, HOUR_S, EDGE_S = 64, 4, 1000.0, 3600.0, 60.0
+LIMITS = {
+    ("table", 10_000, "wall_s"): ("ratio at most", 2.2),
+    ("report", 10_000, "wall_s"): ("ratio at most", 6.5),
+    ("report", 10_000, "peak_mib"): ("at most", 600),
+}
+NODES = 64
 GROUP = """
 import json, pathlib, sys, pandas
 frame = pandas.json_normalize([json.loads(path.read_text()) for path in pathlib.Path(sys.argv[1]).rglob("result.json")])
@@ -25,24 +26,23 @@ print(frame.groupby(["system", "layout.num_devices", "layout.global_batch_size"]
 """
 
 
-def records(table: Table) -> None:
+def records() -> Iterator[Line]:
     """Compare a table, a report and a site of many results, whose traces are one file, with pandas."""
-    for count, wanted_s in WANTED_S.items():
+    for count in (1000, 10_000):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name, "results")
             first = builder.store_run(folder / "first", builder.result("S0"), rows=10_000)
-            for index in range(count - 1):
-                work = folder / f"{index:06d}_benchmark" / "work"
+            for work in builder.store(folder, list(map(record_of, range(count - 1)))).glob("*/work"):
                 (work / "power" / "n1").mkdir(parents=True)
-                (work / "result.json").write_text(json.dumps(record_of(index)))
                 os.link(first / "power" / "n1" / "trace.csv", work / "power" / "n1" / "trace.csv")
             pandas = cost([sys.executable, "-c", GROUP, str(folder)])
-            for command, most_s in wanted_s.items():
-                out = {"table": [], "report": ["-o", f"{name}/page.html"], "site": ["-o", f"{name}/site"]}[command]
+            outputs = {"table": [], "report": ["-o", f"{name}/page.html"], "site": ["-o", f"{name}/site"]}
+            for command, out in outputs.items():
                 own = cost([sys.executable, "-m", "caraml", command, str(folder), *out])
-                what = f"{command} of {count} records"
-                table.add(what, "s", [own.wall_s], "pandas, grouping them", [pandas.wall_s], most=most_s)
-                table.add(what, "MiB", [own.peak_mib], "pandas, grouping them", [pandas.peak_mib], most=1024)
+                what, peer = f"{command} of {count} records", "pandas, grouping them"
+                for field in ("wall_s", "peak_mib"):
+                    limit = LIMITS.get((command, count, field), ())
+                    yield compared(what, field, [own], peer, [pandas], *limit)
 
 
 def record_of(index: int) -> dict[str, Any]:
@@ -56,29 +56,16 @@ def record_of(index: int) -> dict[str, Any]:
     return record
 
 
-def nodes(table: Table) -> None:
-    """Compare the end of a job, whose nodes sampled four devices for an hour, with pandas reading the traces."""
+def nodes() -> Iterator[Line]:
+    """Compare the end of a job, whose nodes sampled four devices 36,000 times, with pandas reading the traces."""
+    hosts = [f"n{node:05d}" for node in range(NODES)]
+    record = builder.result("A100", 4 * NODES)
+    record["layout"]["num_nodes"] = NODES
+    record["windows"] = [builder.window(60.0, 9000.0, hostname=host, boot_id=host) for host in hosts]
     with tempfile.TemporaryDirectory() as name:
-        folder, end_s = Path(name), START_S + HOUR_S
-        environ = {**stand_in(folder), "STAND_IN_DEVICES": str(DEVICES)}
-        sample = [sys.executable, "-m", "jpwr.tests.simulate", "pynvml", "0.1", str(end_s), f"{name}/trace.csv"]
-        subprocess.run(sample, env=environ, check=True)
-        sampled = (folder / "trace.csv").read_text()
-        base = make_record()
-        record: dict[str, Any] = {**base, "windows": [], "devices": []}
-        record["layout"] |= {"num_devices": NODES * DEVICES, "num_nodes": NODES}
-        for node in range(NODES):
-            host = f"n{node:05d}"
-            trace = folder / "power" / host / "trace.csv"
-            trace.parent.mkdir(parents=True)
-            trace.write_text(sampled.replace('"n1"', f'"{host}"', 1).replace('"boot-1"', f'"{host}"', 1))
-            window = {"hostname": host, "boot_id": host, "start_s": START_S + EDGE_S, "end_s": end_s - EDGE_S}
-            record["windows"].append({**base["windows"][0], **window})
-            for index in range(DEVICES):
-                device = {"hostname": host, "rank": DEVICES * node + index, "device_id": f"GPU-{index}"}
-                record["devices"].append({**base["devices"][0], **device})
-        (folder / "record.json").write_text(json.dumps(record))
+        builder.job(Path(name), record)
         own = cost([sys.executable, "-m", "results.collect", name])
-        pandas = cost([sys.executable, "-c", READ, f"{name}/trace.csv"])
-    table.add("end of a job, CPU time of a node", "s", [own.cpu_s / NODES], "pandas", [pandas.cpu_s], most=1.25)
-    table.add("end of a job, memory", "MiB", [own.peak_mib], "pandas", [pandas.peak_mib], most=150)
+        pandas = cost([sys.executable, "-c", READ, f"{name}/power/{hosts[0]}/trace.csv"])
+    of_node = own._replace(cpu_s=own.cpu_s / NODES)
+    yield compared("end of a job, CPU time of a node", "cpu_s", [of_node], "pandas", [pandas], "at most", 1.25)
+    yield compared("end of a job, memory", "peak_mib", [own], "pandas", [pandas], "at most", 150)

@@ -2,158 +2,96 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from benchmarks.common.launch import Launch
-from benchmarks.common.run import RESULT_PREFIX
+from benchmarks.common.record import RunRecord
 from benchmarks.common.session import parse_options
-from record.derivation import derive
-from record.model import Record
-from tools.bench.harness import Table
+from benchmarks.common.tests.started import recorded
+from benchmarks.common.workload import Workload
+from benchmarks.deepcam.train import DeepCam
+from benchmarks.fno.train import Fno
+from benchmarks.llm_training.sizes import SIZES
+from benchmarks.resnet50_torch.train import ResNet50
+from jpwr.regions import RegionTimer
+from tools.bench.harness import Line, in_turns
 
 ROUNDS, STEPS = 3, 8
-RANKS = "-m torch.distributed.run --standalone --local-addr 127.0.0.1 --nproc-per-node 2"
+LENGTH = SIZES["tiny"].sequence_length
+FOREVER = ExitStack()  # of devices
+Program = Callable[[], Any]
 
 
-def trained(workload: str, flags: str, unit: str, start: str = "") -> float:
+def trained(workload: str, unit: str, flags: str, workers: int = 0) -> float:
     """Return the throughput that the benchmark states."""
-    steps = f"--warmup-steps 2 --measured-steps {STEPS} --min-measured-s 0 --print-record"
-    command = [sys.executable, *f"{start} -m benchmarks.{workload} --device cpu {flags} {steps}".split()]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    [line] = [line for line in printed.splitlines() if line.startswith(RESULT_PREFIX)]
-    record = derive(Record.of(json.loads(line.removeprefix(RESULT_PREFIX))))
-    return record.metrics.number(f"{unit}_per_s") or 0.0
-
-
-def rate(work: float, step: Callable[[], object], steps: int = 1) -> float:
-    """Return the work per second of a program that makes some steps, or several of one step."""
-    start_s = time.perf_counter()
-    for _ in range(steps):
-        step()
-    return steps * work / (time.perf_counter() - start_s)
-
-
-def from_files(table: Table, name: str, workload: str, flags: str, unit: str, data: str, files: str) -> None:
-    """Compare training on files, which are generated, with training on data in memory."""
+    steps = f"--warmup-steps 2 --measured-steps {STEPS} --min-measured-s 0"
     with tempfile.TemporaryDirectory() as folder:
-        prepare = f"-m benchmarks.{workload.removesuffix('_torch')}.prepare --out {folder} {files}"
-        subprocess.run([sys.executable, *prepare.split()], check=True, stdout=subprocess.DEVNULL)
-        pair = {"ours": partial(trained, workload, f"{flags} --data {data} --data-dir {folder}", unit)}
-        pair["itself on data in memory"] = partial(trained, workload, flags, unit)
-        table.compare(f"{name}, from files", f"{unit}/s", ROUNDS, pair)
+        program = f"benchmarks.{workload}"
+        record = recorded(Path(folder, "record.json"), program, *f"{flags} {steps}".split(), workers=workers)
+    return float(record["metrics"][f"{unit}_per_s"])
 
 
-def gpt(table: Table) -> None:
-    """Compare megatron-core with a plain GPT, two ranks with one, and preparing text with its tokenizer alone."""
+def rate(work: float, program: Program) -> float:
+    """Return the work of a program per second."""
+    start_s = time.perf_counter()
+    program()
+    return work / (time.perf_counter() - start_s)
+
+
+def _loop(optimizer: Any, backward: Program) -> Program:
+    def steps() -> None:
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            backward()
+            optimizer.step()
+
+    return steps
+
+
+def _fit(model: Any, batches: Any) -> Program:
+    return partial(model.fit, batches, steps_per_epoch=STEPS, epochs=1, verbose=0)
+
+
+def _plain_gpt(_: str) -> Program:
     import torch
 
-    from benchmarks.llm_training.corpus import installed_texts
-    from benchmarks.llm_training.data import SyntheticSamples, micro_batches
     from benchmarks.llm_training.gpt.plain_gpt import PlainGpt
-    from benchmarks.llm_training.prepare import train_tokenizer, write_indexed
-    from benchmarks.llm_training.sizes import GPT2_VOCAB_SIZE
-    from benchmarks.llm_training.train import Gpt
 
-    flags = "--global-batch-size 8"
-    run = Gpt(parse_options(Gpt, f"--device cpu {flags}".split()), Launch())
-    shape, plan, training = run.config.model.shape, run.batches, run.config.training
-    model = PlainGpt(shape, shape.sequence_length)
-    adam = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=training.weight_decay, fused=True)
-    samples = SyntheticSamples(shape.vocab_size, shape.sequence_length, training.seed)
-    batches = micro_batches(samples, plan, 0, torch.device("cpu"))
+    size = SIZES["tiny"]
+    model, samples = PlainGpt(size, LENGTH), torch.randint(size.vocab_size, (8, LENGTH + 1))
 
-    def step() -> None:
-        adam.zero_grad()
-        for _ in range(plan.grad_accum_steps):
-            batch = next(batches)
-            (model(batch["tokens"], batch["labels"]) / plan.grad_accum_steps).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), training.gradient_clip)
-        adam.step()
+    def backward() -> None:
+        for part in samples.split(size.micro_batch_size):
+            (model(part[:, :-1], part[:, 1:]) * len(part) / len(samples)).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
 
-    own = partial(trained, "llm_training", flags, "tokens")
-    pair = {"ours": own, "plain PyTorch": partial(rate, 8 * shape.sequence_length, step, STEPS)}
-    table.compare("GPT, megatron-core", "tokens/s", ROUNDS, pair)
-    pair = {"ours": partial(trained, "llm_training", "--global-batch-size 16 --threads 1", "tokens", RANKS)}
-    pair["1 rank of 2 threads"] = partial(trained, "llm_training", "--global-batch-size 16 --threads 2", "tokens")
-    table.compare("GPT, 2 ranks", "tokens/s", ROUNDS, pair, least_ratio=0.9)
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    texts = list(installed_texts())
-    tokenizer, size_mb = train_tokenizer(texts, GPT2_VOCAB_SIZE), sum(len(text.encode()) for text in texts) / 1e6
-    with tempfile.TemporaryDirectory() as folder:
-        prepare = partial(write_indexed, f"{folder}/text", tokenizer, texts, GPT2_VOCAB_SIZE)
-        programs = {"ours": prepare, "its tokenizer alone": partial(tokenizer.encode_batch_fast, texts)}
-        pair = {name: partial(rate, size_mb, program) for name, program in programs.items()}
-        table.compare("GPT, text prepared on one core", "MB/s", 1, pair)
+    return _loop(torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.1, fused=True), backward)
 
 
-def resnet(table: Table, batch: int = 8) -> None:
-    """Compare ResNet-50 with Keras, bf16 with float32, and reading files with data in memory."""
+def _keras_resnet(_: str) -> Program:
     import keras
     import tensorflow as tf
 
-    from benchmarks.on_tensorflow.target import choose_target
-    from benchmarks.resnet50 import data, model
-    from benchmarks.resnet50.config import NUM_CLASSES
-    from benchmarks.resnet50.train import ResNet50
+    from benchmarks.resnet50.model import build_model
 
-    flags = f"--image-size 224 --global-batch-size {batch}"
-    config: Any = parse_options(ResNet50, f"--device cpu {flags}".split())
-    choose_target(config.compute, Launch())  # sets the threads of TensorFlow
-    training = config.training
-    fitted = model.build_model(config.model.variant, 224, training.seed)
-    step_size = training.learning_rate * batch / 256 / training.learning_rate_warmup_steps
-    loss = keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=training.label_smoothing)
-    fitted.compile(keras.optimizers.SGD(step_size, training.momentum), loss, jit_compile=False)
-    images, labels = data.made_batch(config, batch, 0)
-    batches = tf.data.Dataset.from_tensors((images, tf.one_hot(labels, NUM_CLASSES))).repeat()
-    own = partial(trained, "resnet50", f"{flags} --precision fp32", "images")
-    fit = partial(fitted.fit, batches, steps_per_epoch=STEPS, epochs=1, verbose=0)
-    pair = {"ours": own, "Keras model.fit": partial(rate, STEPS * batch, fit)}
-    table.compare("ResNet-50", "images/s", ROUNDS, pair, least_ratio=1)
-    pair = {"ours": partial(trained, "resnet50", f"{flags} --precision bf16", "images"), "ours in float32": own}
-    table.compare("ResNet-50 in bf16", "images/s", ROUNDS, pair)
-    from_files(table, "ResNet-50", "resnet50", flags, "images", "fake-imagenet", "--images 256")
+    model = build_model("v1.5", 224, 1)
+    loss = keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=0.1)
+    model.compile(keras.optimizers.SGD(3e-5, 0.9), loss, jit_compile=False)
+    images, labels = tf.random.normal((8, 224, 224, 3)), tf.one_hot(tf.range(8), 1000)
+    return _fit(model, tf.data.Dataset.from_tensors((images, labels)).repeat())
 
 
-def resnet_torch(table: Table, batch: int = 8) -> None:
-    """Compare ResNet-50 in PyTorch with the usual loop, and reading files with data in memory."""
-    import torch
-
-    from benchmarks.resnet50_torch.config import NUM_CLASSES
-    from benchmarks.resnet50_torch.model import import_torchvision
-
-    import_torchvision()
-    from torchvision.models import resnet50
-
-    model = resnet50().to(memory_format=torch.channels_last)
-    optimizer = torch.optim.SGD(model.parameters(), 0.1, 0.9, weight_decay=5e-5)
-    loss = torch.nn.CrossEntropyLoss(label_smoothing=0.1)
-    images, labels = torch.randn(batch, 3, 224, 224), torch.randint(NUM_CLASSES, (batch,))
-    images = images.contiguous(memory_format=torch.channels_last)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        loss(model(images), labels).backward()
-        optimizer.step()
-
-    flags = f"--image-size 224 --global-batch-size {batch}"
-    own = partial(trained, "resnet50_torch", flags, "images")
-    pair = {"ours": own, "plain PyTorch": partial(rate, batch, step, STEPS)}
-    table.compare("ResNet-50 in PyTorch", "images/s", ROUNDS, pair, least_ratio=0.95)
-    files = "--folders --images 256"
-    from_files(table, "ResNet-50 in PyTorch", "resnet50_torch", flags, "images", "fake-imagenet", files)
-
-
-def cosmoflow(table: Table, batch: int = 2, size: int = 128) -> None:
-    """Compare CosmoFlow with Keras, and reading files with data in memory."""
+def _keras_cosmoflow(_: str) -> Program:
     import keras
     import tensorflow as tf
     from keras import layers
@@ -162,7 +100,7 @@ def cosmoflow(table: Table, batch: int = 2, size: int = 128) -> None:
     from benchmarks.cosmoflow.data import made_batch
 
     # The same layers in the reference's order, with Keras' own dropout.
-    parts: list[Any] = [keras.Input((*[size] * 3, REDSHIFTS))]
+    parts: list[Any] = [keras.Input((128, 128, 128, REDSHIFTS))]
     for width in WIDTHS:
         parts += [layers.Conv3D(width, KERNEL_SIZE, padding="same"), layers.LeakyReLU(), layers.MaxPooling3D(2)]
     parts.append(layers.Flatten())
@@ -170,67 +108,88 @@ def cosmoflow(table: Table, batch: int = 2, size: int = 128) -> None:
         parts += [layers.Dense(width), layers.LeakyReLU(), layers.Dropout(0.5)]
     model = keras.Sequential([*parts, layers.Dense(PARAMETERS, activation="tanh"), layers.Rescaling(1.2)])
     model.compile(keras.optimizers.SGD(0.001, momentum=0.9), "mse", jit_compile=False)
-    volumes = tf.data.Dataset.from_tensors(made_batch(size, 1, batch, 0)).repeat()
-    batches = volumes.map(lambda counts, wanted: (tf.math.log1p(tf.cast(counts, tf.float32)), wanted)).prefetch(2)
-    flags = f"--size {size} --global-batch-size {batch}"
-    fit = partial(model.fit, batches, steps_per_epoch=STEPS, epochs=1, verbose=0)
-    pair = {
-        "ours": partial(trained, "cosmoflow", flags, "samples"),
-        "Keras model.fit": partial(rate, STEPS * batch, fit),
-    }
-    table.compare("CosmoFlow", "samples/s", ROUNDS, pair)
-    from_files(table, "CosmoFlow", "cosmoflow", flags, "samples", "fake-cosmoflow", f"--size {size} --samples 16")
+    volumes = tf.data.Dataset.from_tensors(made_batch(128, 1, 2, 0)).repeat()
+    logs = volumes.map(lambda counts, wanted: (tf.math.log1p(tf.cast(counts, tf.float32)), wanted))
+    return _fit(model, logs.prefetch(2))
 
 
-def deepcam(table: Table, batch: int = 2, size: str = "192x288") -> None:
-    """Compare DeepCAM with the same model in PyTorch's usual loop, and reading files with data in memory."""
-    import torch
-    from torch import nn
-
-    from benchmarks.deepcam.config import CLASSES, FREQUENCIES, SIZES, WEIGHT_POWER
-    from benchmarks.deepcam.model import build_model
-
-    model = build_model(1)
-    optimizer = torch.optim.AdamW(model.parameters(), 0.001)
-    weights = torch.tensor([frequency**WEIGHT_POWER for frequency in FREQUENCIES])
-    fields, labels = torch.rand(batch, 16, *SIZES[size]), torch.randint(CLASSES, (batch, *SIZES[size]))
-
-    def step() -> None:
-        optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(model(fields), labels, weights, reduction="none").mean()
-        loss.backward()
-        optimizer.step()
-        loss.item()
-
-    flags = f"--size {size} --global-batch-size {batch}"
-    pair = {"ours": partial(trained, "deepcam", flags, "samples"), "plain PyTorch": partial(rate, batch, step, STEPS)}
-    table.compare("DeepCAM", "samples/s", ROUNDS, pair, least_ratio=0.97)
-    from_files(table, "DeepCAM", "deepcam", flags, "samples", "fake-deepcam", f"--size {size}")
+def _same_model(workload: type[Workload], flags: str) -> Program:
+    """Return PyTorch's usual loop with the model, the loss and the optimizer of a workload, on one batch."""
+    options = parse_options(workload, flags.split())
+    run: Any = workload(options, Launch())
+    run.regions = RegionTimer()
+    target = FOREVER.enter_context(run.open(RunRecord(run.name, "", "", "", asdict(options))))
+    trainer = run.open_trainer(target)
+    samples, labels = next(run.made_passes(target).on_device())
+    return _loop(trainer.optimizer, lambda: trainer.loss_of(trainer.model(samples), labels).backward())
 
 
-def fno(table: Table, batch: int = 20, size: str = "tiny") -> None:
-    """Compare FNO with the package's own model in PyTorch's usual loop."""
-    import torch
-    from neuralop.models.fno import FNO
+class Bench(NamedTuple):
+    """A workload with its flags, a peer, which makes a program of STEPS steps from them, and what makes its files."""
 
-    from benchmarks.fno.config import LAYERS, SIZES
-    from benchmarks.fno.model import EXPANSION
+    title: str
+    unit: str
+    batch: int
+    flags: str
+    peer: str
+    program: Callable[[str], Program]
+    least_ratio: float = 0.0
+    prepare: str = ""
+    work_per_sample: int = 1
 
-    grid, fields, modes, width = SIZES[size]
-    ratios = {"lifting_channel_ratio": EXPANSION, "projection_channel_ratio": EXPANSION}
-    options = {"n_layers": LAYERS, "use_channel_mlp": False, "positional_embedding": None, **ratios}
-    model = FNO(modes, fields, fields, width, **options)
-    optimizer = torch.optim.Adam(model.parameters(), 0.001)
-    before, after = torch.rand(batch, fields, *grid), torch.rand(batch, fields, *grid)
 
-    def step() -> None:
-        optimizer.zero_grad()
-        errors = torch.linalg.vector_norm((model(before) - after).flatten(1), dim=1)
-        loss = (errors / torch.linalg.vector_norm(after.flatten(1), dim=1)).mean()
-        loss.backward()
-        optimizer.step()
-        loss.item()
+PYTORCH, KERAS, RESNET = "plain PyTorch", "Keras model.fit", partial(_same_model, ResNet50)
+FIELDS, VOLUMES = "deepcam.prepare --size 192x288", "cosmoflow.prepare --size 128 --samples 16"
+RECORDS, JPEGS = "resnet50.prepare --images 256", "resnet50.prepare --images 256 --folders"
+BENCHES = {
+    "llm_training": Bench("GPT, megatron-core", "tokens", 8, "", PYTORCH, _plain_gpt, work_per_sample=LENGTH),
+    "resnet50": Bench("ResNet-50", "images", 8, "--image-size 224", KERAS, _keras_resnet, 1, RECORDS),
+    "resnet50_torch": Bench("ResNet-50 in PyTorch", "images", 8, "--image-size 224", PYTORCH, RESNET, 0.95, JPEGS),
+    "cosmoflow": Bench("CosmoFlow", "samples", 2, "--size 128", KERAS, _keras_cosmoflow, 0, VOLUMES),
+    "deepcam": Bench("DeepCAM", "samples", 2, "--size 192x288", PYTORCH, partial(_same_model, DeepCam), 0.97, FIELDS),
+    "fno": Bench("FNO", "timesteps", 20, "--size tiny", PYTORCH, partial(_same_model, Fno), 0.95),
+}
+BATCH = "--global-batch-size 16"
+WITH_ITSELF = {  # what is compared: flags and processes of ours, a name and flags of the other
+    "llm_training": ("GPT, 2 ranks", f"{BATCH} --threads 1", 2, "1 rank of 2 threads", f"{BATCH} --threads 2", 0.9),
+    "resnet50": ("ResNet-50 in bf16", "--precision bf16", 0, "ours in float32", "--precision fp32", 0.0),
+}
 
-    flags = f"--size {size} --global-batch-size {batch}"
-    pair = {"ours": partial(trained, "fno", flags, "timesteps"), "plain PyTorch": partial(rate, batch, step, STEPS)}
-    table.compare("FNO", "timesteps/s", ROUNDS, pair, least_ratio=0.95)
+
+def training(workload: str) -> Iterator[Line]:
+    """Compare a workload with its peer, and with itself: with other flags, and on files, which are generated."""
+    title, unit, batch, flags, name, program, least, prepare, work_per_sample = BENCHES[workload]
+    flags = f"--device cpu --global-batch-size {batch} {flags}"
+
+    def own(more: str = "", workers: int = 0) -> Callable[[], float]:
+        return partial(trained, workload, unit, f"{flags} {more}", workers)
+
+    pair: dict[str, Program] = {"ours": own(), name: partial(rate, STEPS * batch * work_per_sample, program(flags))}
+    yield title, f"{unit}/s", in_turns(ROUNDS, pair), "ratio at least", least
+    if workload in WITH_ITSELF:
+        what, ours, workers, name, others, least = WITH_ITSELF[workload]
+        pair = {"ours": own(ours, workers), name: own(others)}
+        yield what, f"{unit}/s", in_turns(ROUNDS, pair), "ratio at least", least
+    if prepare:
+        data = f"fake-{prepare.partition('.')[0].replace('resnet50', 'imagenet')}"
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, *f"-m benchmarks.{prepare} --out {folder}".split()]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            pair = {"ours": own(f"--data {data} --data-dir {folder}"), "itself on data in memory": own()}
+            yield f"{title}, from files", f"{unit}/s", in_turns(ROUNDS, pair)
+
+
+def text() -> Iterator[Line]:
+    """Compare preparing text with its tokenizer alone."""
+    from benchmarks.llm_training.corpus import installed_texts
+    from benchmarks.llm_training.prepare import train_tokenizer, write_indexed
+    from benchmarks.llm_training.sizes import GPT2_VOCAB_SIZE
+
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    texts = list(installed_texts())
+    tokenizer, size_mb = train_tokenizer(texts, GPT2_VOCAB_SIZE), sum(len(text.encode()) for text in texts) / 1e6
+    with tempfile.TemporaryDirectory() as folder:
+        prepare = partial(write_indexed, f"{folder}/text", tokenizer, texts, GPT2_VOCAB_SIZE)
+        programs = {"ours": prepare, "its tokenizer alone": partial(tokenizer.encode_batch_fast, texts)}
+        pair = {name: partial(rate, size_mb, program) for name, program in programs.items()}
+        yield "GPT, text prepared on one core", "MB/s", in_turns(1, pair)

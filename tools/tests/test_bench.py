@@ -6,8 +6,7 @@ import sys
 
 import pytest
 
-from tools.bench.coverage import percent
-from tools.bench.harness import Table, cost
+from tools.bench.harness import cost, in_turns, missed
 
 
 def test_contestants_take_turns_and_the_first_round_is_not_counted():
@@ -16,26 +15,29 @@ def test_contestants_take_turns_and_the_first_round_is_not_counted():
     def contestant(name):
         return lambda: turns.append(name) or len(turns)
 
-    measured = Table().in_turns(2, {name: contestant(name) for name in "ab"})
+    measured = in_turns(2, {name: contestant(name) for name in "ab"})
     assert turns == ["a", "b"] * 3
     assert measured == {"a": [3, 5], "b": [4, 6]}
 
 
 @pytest.mark.parametrize(
-    ("limits", "missed"),
+    ("limit", "is_missed"),
     [
-        ({}, False),
-        ({"most": 4.0}, False),
-        ({"most": 3.9}, True),
-        ({"least_ratio": 2}, False),
-        ({"least_ratio": 2.1}, True),
+        ((), False),
+        (("at most", 4.0), False),
+        (("at most", 3.9), True),
+        (("ratio at least", 2), False),
+        (("ratio at least", 2.1), True),
+        (("ratio at most", 2), False),
+        (("ratio at most", 1.9), True),
     ],
 )
-def test_the_ratio_is_the_median_of_the_rounds(limits, missed, capsys):
-    table = Table()
-    table.add("speed", "1/s", [1.0, 4.0, 9.0], "peer", [1.0, 2.0, 3.0], **limits)
-    assert capsys.readouterr().out.split()[:6] == ["speed", "4", "1/s", "peer", "2", "2.000"]
-    assert table.missed is missed
+def test_the_ratio_is_the_median_of_the_rounds(limit, is_missed, capsys):
+    measured = {"ours": [1.0, 4.0, 9.0], "peer": [1.0, 2.0, 3.0]}
+    assert missed("speed", "1/s", measured, *limit) is is_missed
+    printed = capsys.readouterr().out
+    assert printed.split()[:6] == ["speed", "4", "1/s", "peer", "2", "2.000"]
+    assert printed.rstrip().endswith(": MISSED") is is_missed
 
 
 def test_memory_is_that_of_the_command_alone():
@@ -48,8 +50,3 @@ def test_memory_is_that_of_the_command_alone():
 def test_a_command_that_fails_ends_the_bench():
     with pytest.raises(SystemExit, match="no such file"):
         cost([sys.executable, "-c", "raise SystemExit('no such file')"])
-
-
-@pytest.mark.parametrize(("value", "text"), [(6.24, "6.2"), (124.0, "120"), (0.00064, "0.00064"), (1.2e-12, "0")])
-def test_a_percentage_of_the_coverage_page_has_no_exponent(value, text):
-    assert percent(value) == text

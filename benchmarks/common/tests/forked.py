@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from benchmarks.common.spawn import Place, free_ports
+from benchmarks.common.spawn import environs, free_ports
 from tests.waiting import PATIENCE_S
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -37,8 +37,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """`python -m` with a module: alone, or as so many ranks of one node. The others of a rank that fails are ended."""
     started = multiprocessing.get_context("forkserver")
-    place = Place(ranks, 1, 0, "localhost", free_ports(ranks))
-    told = [place.environ(rank) for rank in range(ranks)] or [{}]
+    told = environs(ranks, free_ports(ranks)) or [{}]
     with TemporaryDirectory() as folder:
         outputs = [Path(folder) / str(rank) for rank, _ in enumerate(told)]
         running = [

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.common.facts import flops_of_sample, flops_of_token, num_parameters
+from benchmarks.common.workload import flops_of_sample, flops_of_token, num_parameters
 from benchmarks.llm_training.sizes import SIZES
 from benchmarks.llm_training.tests.conftest import imported as imported
 from benchmarks.llm_training.tests.conftest import train_variant

@@ -13,7 +13,7 @@ from importlib import import_module
 import pytest
 
 from benchmarks.common.launch import Launch
-from benchmarks.common.options import ConfigError, RunOptions
+from benchmarks.common.options import ConfigError
 from benchmarks.common.record import FAILED, OK, OUT_OF_MEMORY, RunRecord
 from benchmarks.common.run import EXIT_FAILED, RESULT_PREFIX, check_record_path, run_recorded, skip_imports
 from tests.waiting import PATIENCE_S
@@ -64,7 +64,7 @@ def test_a_record_that_finds_no_space_is_in_the_output(tmp_path, capsys):
 
     path = tmp_path / "record.json"
     with no_file_above(100):
-        code = run_recorded(RunRecord("b", "s", "m", "tokens", {}), RunOptions(record=str(path)), Launch(), body)
+        code = run_recorded(RunRecord("b", "s", "m", "tokens", {}), str(path), Launch(), body)
     assert code == EXIT_FAILED
     printed = capsys.readouterr()
     assert json.loads(printed.out.splitlines()[0].removeprefix(RESULT_PREFIX))["status"] == OK
@@ -72,17 +72,13 @@ def test_a_record_that_finds_no_space_is_in_the_output(tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_run_ends_with_a_summary_and_the_whole_record_only_on_request(capsys):
+def test_a_run_ends_with_a_summary(capsys):
     def body(record: RunRecord) -> None:
         record.status, record.layout = OK, {"num_devices": 2, "global_batch_size": 8}
         record.metrics = {"tokens_per_s": 100.0, "tokens_per_s_per_device": 50.0, "measured_s": 4.0, "first_loss": 9.0}
 
-    for asked in (False, True):
-        options = RunOptions(print_record=asked)
-        assert run_recorded(RunRecord("b", "s", "m", "tokens", {}), options, Launch(), body) == 0
-        lines = capsys.readouterr().out.splitlines()
-        assert any(line.startswith(RESULT_PREFIX) for line in lines) is asked
-        assert "100.0 tokens/s over 4.0 s, 50.0 per device" in "\n".join(lines)
+    assert run_recorded(RunRecord("b", "s", "m", "tokens", {}), "", Launch(), body) == 0
+    assert "100.0 tokens/s over 4.0 s, 50.0 per device" in capsys.readouterr().out
 
 
 class ResourceExhaustedError(Exception):
@@ -118,10 +114,10 @@ def test_too_little_memory_is_told_from_other_failures(error, status, said):
         raise RuntimeError("a step failed") from error
 
     record, second = (RunRecord("b", "s", "m", "tokens", {}) for _ in range(2))
-    assert run_recorded(record, RunOptions(), Launch(), body) == EXIT_FAILED
+    assert run_recorded(record, "", Launch(), body) == EXIT_FAILED
     assert record.status == status
     assert said in record.error
-    assert run_recorded(second, RunOptions(), Launch(), behind) == EXIT_FAILED
+    assert run_recorded(second, "", Launch(), behind) == EXIT_FAILED
     assert second.status == status
 
 

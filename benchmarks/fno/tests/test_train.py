@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.common.facts import flops_of_sample, num_parameters
 from benchmarks.common.tests.started import recorded
+from benchmarks.common.workload import flops_of_sample, num_parameters
 from benchmarks.fno.config import SIZES
-from benchmarks.fno.data import SHIFT, made_fields
+from benchmarks.fno.train import SHIFT, made_fields
 from tests.later import Later
 
 torch = Later("torch")

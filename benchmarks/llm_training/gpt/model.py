@@ -33,6 +33,12 @@ from benchmarks.llm_training.gpt.kernels import FP8_BY_TORCH, PLAIN, RECIPES, Ke
 from benchmarks.llm_training.sizes import ModelSize
 
 BALANCE = 0.01  # weight of the loss that balances experts: Fedus et al. 2021, arXiv:2101.03961, section 2.2
+GATED: dict[str, Any] = {
+    "normalization": "RMSNorm",
+    "gated_linear_unit": True,
+    "activation_func": functional.silu,
+    "add_bias_linear": False,
+}
 WRITES_RESIDUAL = r"(linear_proj|linear_fc2)\.weight\d*$"
 
 
@@ -121,7 +127,7 @@ def transformer_config(
         num_query_groups=shape.groups,
         kv_channels=shape.head_width,
         ffn_hidden_size=shape.ffn_hidden_size,
-        **_gated() if shape.gated else {},
+        **GATED if shape.gated else {},
         **_experts(shape, layout, kernels) if shape.experts else {},
         tensor_model_parallel_size=layout.tensor_parallel_size,
         pipeline_model_parallel_size=layout.pipeline_parallel_size,
@@ -134,8 +140,8 @@ def transformer_config(
         fp16=dtype is torch.float16,
         hidden_dropout=0.0,
         attention_dropout=0.0,
-        init_method=_leave_as_is,  # initialise_weights follows
-        output_layer_init_method=_leave_as_is,
+        init_method=lambda weight: weight,  # initialise_weights follows
+        output_layer_init_method=lambda weight: weight,
         use_cpu_initialization=not on_gpu,
         gradient_accumulation_fusion=kernels.fused_gradients,
         masked_softmax_fusion=False,  # the attention with it is not used
@@ -145,15 +151,6 @@ def transformer_config(
         apply_rope_fusion=kernels.layers == "transformer-engine",
         **RECIPES[kernels.recipe].settings if kernels.recipe else {},
     )
-
-
-def _gated() -> dict[str, Any]:
-    return {
-        "normalization": "RMSNorm",
-        "gated_linear_unit": True,
-        "activation_func": torch.nn.functional.silu,
-        "add_bias_linear": False,
-    }
 
 
 def _experts(shape: ModelSize, layout: Layout, kernels: Kernels) -> dict[str, Any]:
@@ -168,10 +165,6 @@ def _experts(shape: ModelSize, layout: Layout, kernels: Kernels) -> dict[str, An
         "expert_model_parallel_size": layout.expert_parallel_size,
         "expert_tensor_parallel_size": 1,
     }
-
-
-def _leave_as_is(weight: Tensor) -> Tensor:
-    return weight
 
 
 def build_model(

@@ -18,7 +18,6 @@ from megatron.core.transformer.module import param_is_not_shared
 from megatron.core.utils import local_multi_tensor_l2_norm
 
 from benchmarks.llm_training.config import ADAM_BETAS, ADAM_EPS, TrainingOptions
-from benchmarks.llm_training.gpt.regions import MegatronTimers
 from benchmarks.on_pytorch.state import state_tensors
 from benchmarks.on_pytorch.target import Target
 
@@ -29,7 +28,7 @@ class MegatronOptimizer:
     """megatron-core's distributed optimizer; `description` is the library and class of its AdamW."""
 
     def __init__(
-        self, model: DistributedDataParallel, options: TrainingOptions, target: Target, timers: MegatronTimers
+        self, model: DistributedDataParallel, options: TrainingOptions, target: Target, timers: Callable[..., Any]
     ) -> None:
         if clip_grads.l2_norm_impl is local_multi_tensor_l2_norm:
             clip_grads.l2_norm_impl, clip_grads.multi_tensor_scale_impl = norm_of_all, scale_all

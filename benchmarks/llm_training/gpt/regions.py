@@ -19,21 +19,11 @@ MODULES = (param_and_grad_buffer, layers, mappings, utils)  # of tensor parallel
 ENDINGS = {"-recv": COMM, "-send": COMM, "-grads-sync": COMM, "-all-reduce": COMM}
 
 
-class MegatronTimers:
-    """Timers for megatron-core's configurations: called with a name, return a timer that starts and stops."""
-
-    def __init__(self, timer: RegionTimer) -> None:
-        self._timer = timer
-
-    def __call__(self, name: str, log_level: int | None = None) -> MegatronTimer:
-        return MegatronTimer(self._timer, region_of(name))
-
-
 class MegatronTimer:
     """Timer of one of megatron-core's regions; does nothing without a region of the suite."""
 
-    def __init__(self, timer: RegionTimer, key: str | None) -> None:
-        self._timer, self._key = timer, key
+    def __init__(self, timer: RegionTimer, name: str, log_level: int | None = None) -> None:
+        self._timer, self._key = timer, region_of(name)
 
     def start(self, barrier: bool = False) -> None:
         """Start the region; a barrier would change the measurement and is ignored."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -31,7 +32,7 @@ def keys(timer):
 
 def test_megatrons_regions_are_ours():
     timer = RegionTimer()
-    timers = regions.MegatronTimers(timer)
+    timers = partial(regions.MegatronTimer, timer)
     for name in ("forward-compute", "forward-backward", "backward-compute", "some-region-of-tomorrow", "backward-send"):
         timers(name, log_level=2).start(barrier=True)
         timers(name).stop()

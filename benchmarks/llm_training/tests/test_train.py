@@ -61,15 +61,13 @@ def text(tmp_path_factory):
 def one_rank(text, tmp_path_factory):
     """What the program printed and recorded, alone."""
     record = tmp_path_factory.mktemp("one") / "record.json"
-    done = start(ALONE, record, "--learning-rate", "1e-3", "--print-record", *text)
+    done = start(ALONE, record, "--learning-rate", "1e-3", *text)
     assert done.returncode == 0, done.stderr
     return done.stdout, json.loads(record.read_text())
 
 
-def test_the_record_is_printed_and_stored(one_rank):
+def test_the_record_is_stored_and_its_throughput_printed(one_rank):
     printed, record = one_rank
-    [line] = [line for line in printed.splitlines() if line.startswith("CARAML_RESULT ")]
-    assert json.loads(line.removeprefix("CARAML_RESULT ")) == record
     assert record["status"] == "ok"
     assert not {"tokens_per_s", "mfu", "step_time_median_s", "last_loss"} & record["metrics"].keys()  # a reader's
     record = derived(record)

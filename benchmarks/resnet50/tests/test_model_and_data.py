@@ -27,7 +27,9 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 keras, tf = Later("keras"), Later("tensorflow")
 few_stages = Later("benchmarks.resnet50.tests.few_stages")
 data, model = (Later(f"benchmarks.resnet50.{name}") for name in ("data", "model"))
-on_tensorflow, tfrecords = (Later(f"benchmarks.on_tensorflow.{name}") for name in ("target", "tfrecords"))
+on_tensorflow, tfrecords, trainers = (
+    Later(f"benchmarks.on_tensorflow.{name}") for name in ("target", "tfrecords", "trainer")
+)
 
 
 def on_cpu() -> Any:
@@ -258,6 +260,6 @@ def test_several_steps_in_one_call_train_as_many_calls_do(monkeypatch):
 
 
 def test_the_learning_rate_rises_in_a_line_and_stays():
-    rate = model.learning_rate(ImageTrainingOptions(learning_rate=0.1, learning_rate_warmup_steps=4), 512)
+    rate = trainers.rising_rate(ImageTrainingOptions(learning_rate=0.1).highest_rate(512), 4)
     assert [float(rate(step)) for step in (0, 1, 3, 4, 100)] == pytest.approx([0.05, 0.1, 0.2, 0.2, 0.2])
-    assert model.learning_rate(ImageTrainingOptions(learning_rate_warmup_steps=1), 256) == 0.1
+    assert trainers.rising_rate(0.1, 1) == 0.1
