@@ -131,9 +131,8 @@ def too_far(points: Iterable[Measured], devices: int, batch: int) -> str:
     row = {float(one.batch) for one in points if one.devices == devices}
     asked: list[tuple[str, float, set[float]]] = [("samples in a batch", batch, row)]
     if not row:
-        each = {point.batch / point.devices for point in points}
         asked = [("devices", devices, {float(point.devices) for point in points})]
-        asked.append(("samples per device", batch / devices, each))
+        asked.append(("samples per device", batch / devices, {point.batch / point.devices for point in points}))
     for words, number, known in asked:
         if min(max(number / measured, measured / number) for measured in known) > FURTHEST:
             measured = f"what was measured, {min(known):g} to {max(known):g}"

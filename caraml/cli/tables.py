@@ -6,6 +6,7 @@ import argparse
 import math
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +149,9 @@ def _rendered(records: Sequence[Record], options: argparse.Namespace) -> str:
     else:
         of_runs = tables.original_table if shape == "titles" else record_table
         shown = point_table(points) if shape == "repeats" else of_runs(sorted(records, key=sort_key))
-        shown = shown.in_order(options.sort, options.largest_first) if options.sort else shown
+        if options.sort:
+            order = shown.order(options.sort, options.largest_first)
+            shown = replace(shown, rows=[shown.rows[number] for number in order])
         if options.format != "csv" and shape != "titles":  # which have empty columns, too
             shown = shown.needed(everything, wanted)
         notes = tables.within_limits(points)

@@ -103,8 +103,8 @@ def test_records_are_selected_by_what_stands_in_a_column():
 def test_records_are_sorted_by_any_column_and_what_has_no_value_comes_last():
     table = record_table([good(1, 8, 2), failed(8), good(2, 8, 3), good(4, 8, 1)])
     at = table.at("devices")
-    assert [row[at] for row in table.in_order("tokens/s").rows] == [4, 1, 2, 1]
-    assert [row[at] for row in table.in_order("metrics.{unit}_per_s", largest_first=True).rows] == [2, 1, 4, 1]
+    assert [table.rows[number][at] for number in table.order("tokens/s")] == [4, 1, 2, 1]
+    assert [table.rows[number][at] for number in table.order("metrics.{unit}_per_s", True)] == [2, 1, 4, 1]
 
 
 # The columns of its tables: llm_benchmark_nvidia_amd.yaml and image_classification_torch_benchmark.xml of CARAML.

@@ -62,8 +62,6 @@ STYLE: Any = {  # of matplotlib
     "svg.fonttype": "none",
     "svg.hashsalt": "results",  # the same plot is the same file
 }
-
-
 OF_SYSTEM = "of:"  # prefix of the gid of an element of one system
 Styles = Mapping[str, Mapping[str, Any]]  # of systems
 

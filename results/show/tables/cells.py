@@ -103,10 +103,6 @@ class Table:
         by_value = sorted(keys, key=keys.__getitem__, reverse=largest_first)
         return [*by_value, *(number for number in range(len(self.rows)) if number not in keys)]
 
-    def in_order(self, title: str, largest_first: bool = False) -> Table:
-        """Return the table sorted by a column, as `order`."""
-        return replace(self, rows=[self.rows[number] for number in self.order(title, largest_first)])
-
     def texts(self) -> list[list[str]]:
         """Return the headings and the rows as text."""
         forms = [one.form for one in self.columns]
