@@ -65,7 +65,8 @@ def _is_plain(character: str, before: str) -> bool:
         return _script(character) == _script(before)
     is_latin = _script(character) == "LATIN" and character not in OWN_LETTERS
     is_other_form = is_latin and not unicodedata.normalize("NFD", character)[0].isascii()
-    return character.isalnum() and not is_other_form and unicodedata.normalize("NFKC", character) == character
+    is_known = unicodedata.category(character)[0] in "LS"  # letters and symbols
+    return is_known and not is_other_form and unicodedata.normalize("NFKC", character) == character
 
 
 def _script(character: str) -> str:

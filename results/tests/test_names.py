@@ -11,7 +11,7 @@ from record.files import odd_character
     "name",
     [
         "H200",
-        "GPT-175B_v2 (bf16)",
+        "GPT-175B_v2 (bf16), 25 °C ± 1",
         "МГУ",
         "Łódź",
         "東京TSUBAME",
@@ -29,6 +29,7 @@ def test_a_name_in_plain_letters_or_one_other_script_is_taken(name):
         ("\u0410pple", "U+0410 CYRILLIC CAPITAL LETTER A"),
         ("\u0261pt", "U+0261 LATIN SMALL LETTER SCRIPT G"),
         ("\u041d200", "U+041D CYRILLIC CAPITAL LETTER EN"),
+        ("H\u0662", "U+0662 ARABIC-INDIC DIGIT TWO"),
         ("H\uff1200", "U+FF12 FULLWIDTH DIGIT TWO"),
         ("GPT\u2013175B", "U+2013 EN DASH"),
         ("gpt\u200b", "U+200B ZERO WIDTH SPACE"),

@@ -106,7 +106,7 @@ def test_a_value_is_what_its_type_makes_of_its_text(kind, text, value, tmp_path)
         (Text, "' '", "is ' ', but must be a text that is not empty: it has a space at its begin or end"),
         (Cake, "aple", "is 'aple', but must be one of plum, apple, cherry: did you mean 'apple'?"),
         (Annotated[str, like("a+", "some a")], "baa", "is 'baa', but must be some a"),
-        (Date, "2026-02-3\u0660", "is '2026-02-3\u0660', but must be such as 2026-11-02"),
+        (Date, "2026-02-32", "is '2026-02-32', but must be such as 2026-11-02"),
         (tuple[str, ...], "1", "is 1, but must be a list"),
     ],
 )
