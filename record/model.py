@@ -30,6 +30,7 @@ SAME_LIMIT_W = 1.0  # drivers round power limits to less
 Size = Annotated[int | None, COUNTED]
 # Keys of `Numbers` that match hold a number; a rate is not below 0.
 PATTERNS = {
+    "^(ttft|tpot|e2e)_": Amount,
     "(_per_s|_per_wh|_per_j|_per_s_per_device)$": Amount,
     "(_s|_wh|_w|_token|_per_request|_per_image|_per_device|_percent|_bytes)$": Number,
     "^(mfu|hfu|samples|missing|(measured|effective|epcc)_(tokens|images|samples))$": Number,

@@ -253,7 +253,7 @@ def test_what_keeps_an_image_from_being_made_is_said(tmp_path):
     with pytest.raises(SiteError, match=f"is for {other.arch}, this machine is {platform.machine()}"):
         make_image(other, "podman", tmp_path)
     (tmp_path / "images.yaml").write_text("a: {base: b, arch: c, bsae: d}")
-    with pytest.raises(RecordError, match=r"image a has an unknown key 'bsae': did you mean 'base'"):
+    with pytest.raises(RecordError, match=r"images, a has an unknown key 'bsae': did you mean 'base'"):
         read_images(tmp_path / "images.yaml")
     for base in ("docker.io/rocm/pytorch:latest", "localhost:5000/vllm"):
         (tmp_path / "images.yaml").write_text(f"a: {{base: '{base}', arch: c}}")

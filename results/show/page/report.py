@@ -68,7 +68,8 @@ def workloads_of(points: Sequence[PointResults]) -> list[Workload]:
             point = next((one for one in results if one.good), results[0]).point
             title = facts_about(point.benchmark).title
             short = title if point.model in title else f"{title}, {point.model}"
-            title = f"{title}: {', '.join(filter(None, [point.model, point.data, point.sample]))}"
+            sample = re.sub(", SHA-256 [0-9a-f]+", "", point.sample)  # of a trace
+            title = f"{title}: {', '.join(filter(None, [point.model, point.data, sample]))}"
             name = _file_name(title, {*RESERVED, *(one.name for one in workloads)})
             workloads.append(Workload(title, short, name, results))
     return workloads
