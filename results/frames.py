@@ -27,7 +27,6 @@ from results.verdicts.quality import accuracy_text, energy_kind, grade, why_left
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-GIB = 1 << 30
 MEASURED = ("metrics.", "energy.", "fill.")  # beginnings of paths to what a run that is not good does not have
 # Columns that a frame of runs always has; others follow where a run has them.
 RUN = (
@@ -144,7 +143,7 @@ OF_POINT: Mapping[str, Callable[[PointResults], Any]] = {
     "sampling_percent": _sampling_percent,
     "sensor_accuracy": _accuracy,
     "energy": _energy_kinds,
-    "peak_memory_gib": lambda point: (peak := _peak_memory(point.good)) and peak / GIB,
+    "peak_memory_gib": lambda point: (peak := _peak_memory(point.good)) and peak / 2**30,
     "clock_mhz": _clock_mhz,
     "throttled_percent": _throttled_percent,
     "power_limit_w": lambda point: point.limits.power_w,
@@ -163,16 +162,15 @@ def of_runs(names: Iterable[str], records: Sequence[Record]) -> dict[str, list[A
     for point in by_point(records):
         shared = {name: OF_POINT[name](point) for name in OF_ALL_RUNS}
         of_points |= {id(record): shared for record in point.good}
-    return {name: [_of_run(name, record, of_points.get(id(record), {})) for record in records] for name in names}
+    of_all = {name: [of_points.get(id(record), {}).get(name) for record in records] for name in OF_ALL_RUNS}
+    return {name: of_all[name] if name in of_all else list(map(_of_run(name), records)) for name in names}
 
 
-def _of_run(name: str, record: Record, of_its_point: Mapping[str, Any]) -> Any:
-    if name in OF_ALL_RUNS:
-        return of_its_point.get(name)
-    if name in OF_RUN:
-        return OF_RUN[name](record)
+def _of_run(name: str) -> Callable[[Record], Any]:
     path = QUANTITIES[name].path
-    return None if path.startswith(MEASURED) and not record.is_good else value_at(record, path)
+    if path.startswith(MEASURED):
+        return lambda record: value_at(record, path) if record.is_good else None
+    return OF_RUN.get(name) or (lambda record: value_at(record, path))
 
 
 def of_point(name: str, point: PointResults) -> Any:

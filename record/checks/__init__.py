@@ -61,7 +61,7 @@ def _numbers_are_above_0(run: Record) -> Iterator[str]:
     for path in (*sizes, f"metrics.measured_{run.work_unit}", "metrics.mfu", "energy.energy_wh"):
         if is_number(value := value_at(run, path)) and not value > 0:
             yield f"{path} must be greater than 0, got {value:g}"
-    if any(time_s is not None and time_s <= 0 for time_s in run.step_times_s):
+    if min([time_s for time_s in run.step_times_s if time_s is not None], default=1.0) <= 0:
         yield "each of step_times_s must be greater than 0"
 
 

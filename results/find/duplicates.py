@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 from jpwr.process.device_ids import same_ids
@@ -97,6 +98,7 @@ def _names_of_run(record: Record) -> list[Any]:
     return [*names, tuple(latencies)] if len(set(latencies)) >= FEWEST_TIMES else names
 
 
+@lru_cache(maxsize=1000)  # records repeat a few lists
 def cpus_in(text: str | None) -> set[int]:
     """Return the CPUs of a list such as 0-3,8; none of what is no such list."""
     ends = [part.partition("-")[::2] for part in (text or "").split(",")]

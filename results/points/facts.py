@@ -172,9 +172,9 @@ def flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]
     """Yield (path, text) of nested values, without missing ones; a quantity is joined with its unit."""
     for name, value in values.items():
         path = f"{above}.{name}" if above else name
-        if isinstance(value, Mapping) and value.keys() == {"value", "unit"}:
+        if isinstance(value, dict) and value.keys() == {"value", "unit"}:
             yield path, f"{value['value']} {value['unit']}"
-        elif isinstance(value, Mapping):
+        elif isinstance(value, dict):
             yield from flat(value, path)
         elif value is not None:
             yield path, f"{value:.12g}" if isinstance(value, float) else str(value)
@@ -187,8 +187,8 @@ def own_name(path: str) -> str:
 
 def _named(reported: Iterable[Mapping[str, Any]], names: Sequence[str]) -> dict[str, str]:
     """Return the named facts of the devices, different values joined; omits missing facts."""
-    facts = together(reported)
-    return {path: text for path, text in facts.items() if any(f"{path}.".startswith(f"{name}.") for name in names)}
+    prefixes = tuple(f"{name}." for name in names)
+    return {path: text for path, text in together(reported).items() if f"{path}.".startswith(prefixes)}
 
 
 def _quantity(value: float | None, unit: str) -> str | None:

@@ -212,7 +212,7 @@ def _widths(lines: Sequence[Sequence[str]]) -> list[int]:
     gaps = len(GAP) * (len(columns) - 1)
     room = shutil.get_terminal_size((WIDTH, 0)).columns - gaps
     widths = [max(map(len, column)) for column in columns]
-    words = [max(len(line) for text in column for line in _lines(text, 1)) for column in columns]
+    words = [max(len(line) for text in {*column} for line in _lines(text, 1)) for column in columns]
     cells = [max(map(len, texts), default=0) for _, *texts in columns]
     least = [max(word, min(cell, NARROW)) for word, cell in zip(words, cells, strict=True)]
     if sum(least) > 1.25 * max(room, WIDTH - gaps):  # a line of its own for each row is easier to read
