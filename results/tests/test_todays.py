@@ -97,6 +97,14 @@ def test_a_value_that_differs_from_what_is_stated_of_it_is_named(record, sentenc
     assert any(found.startswith(sentence) for found in contradictions(record)), contradictions(record)
 
 
+@pytest.mark.parametrize(("group", "option"), [("turns", "effective"), ("run", "profile")])
+def test_calls_beyond_the_window_have_losses_of_their_own(group, option):
+    record = altered(real(), {"losses": [*real()["losses"], 5.0]})
+    assert contradictions(record) == ["it has 51 losses, but 45 measured and 5 warm-up steps"]
+    record["config"].setdefault(group, {})[option] = True
+    assert contradictions(record) == []
+
+
 def test_parameters_are_those_of_the_table_of_known_models():
     found = with_todays_figures(altered(real(), {"metrics.num_parameters": 13e9}))
     assert str(found["corrected"][0]) == "parameters: 1.3e+10 recorded, 908759040 in the tables"
