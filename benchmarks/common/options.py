@@ -37,7 +37,7 @@ def option(
     """Return a dataclass field that is a flag; its help text has the unit.
 
     A number is its default or above 0, with `least` at least that, and below `below`. A flag whose default is MISSING
-    is required.
+    is required, and is a text that is not empty.
     """
     return dataclasses.field(
         default=default, metadata={"help": help, "choices": choices, "least": least, "below": below}
@@ -98,8 +98,15 @@ def _add_flag(arguments: argparse._ArgumentGroup, field: dataclasses.Field[Any],
         help_text += " (default: %(default)s)"
     choices = field.metadata["choices"]
     metavar = "{" + ",".join(map(str, choices)) + "}" if choices else _METAVARS[kind]
-    more = {"required": True} if is_required else {"default": field.default}
-    arguments.add_argument(flag, type=kind, nargs=nargs, choices=choices, metavar=metavar, help=help_text, **more)
+    more = {"type": _given, "required": True} if is_required else {"type": kind, "default": field.default}
+    arguments.add_argument(flag, nargs=nargs, choices=choices, metavar=metavar, help=help_text, **more)
+
+
+def _given(text: str) -> str:
+    """Return a text, such as a folder; an empty one, as of a shell's variable that is not set, would be this folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("it must not be empty")
+    return text
 
 
 _METAVARS = {int: "N", float: "X", str: "TEXT"}

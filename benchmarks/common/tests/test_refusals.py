@@ -116,6 +116,7 @@ def test_options_that_make_no_run_are_one_sentence(workload, flags, message, tmp
         long("resnet50", "--out {tmp}/x --imagenet {tmp}/short", "cannot be read as images of ImageNet"),
         long("resnet50", "--out {tmp}/x --imagenet {tmp}/empty", "has no images in classes"),
         ("llm_training", "", "the following arguments are required: --out"),
+        ("llm_training", "--out=", "argument --out: it must not be empty"),
         ("llm_training", "--out {tmp}/x --files {tmp}/none.txt", "none.txt does not exist"),
         ("llm_training", "--out {tmp}/x --files {tmp}/empty", "has no .txt or .jsonl file"),
         ("llm_training", "--out {tmp}/x --files {tmp}/short", "5 characters of text"),
