@@ -93,16 +93,14 @@ def _read(path: Path) -> tuple[Json, bytes]:
     try:
         content = path.read_bytes()
         if not content.strip():
-            raise RecordError(f"{path} is empty: leave it out or run the point again")
+            raise RecordError(f"{path} is empty: {REMEDY}")
         record = json.loads(content.decode(), parse_constant=_refuse_constant)
         if b"\\ud" in content.lower():  # half of a surrogate pair cannot be printed
             json.dumps(record, ensure_ascii=False).encode()
     except FileNotFoundError as error:
         raise RecordError(f"{path} does not exist: did the job start?") from error
     except (OSError, ValueError, RecursionError) as error:
-        raise RecordError(
-            f"{path} cannot be read as a record ({error}): leave it out or run the point again"
-        ) from error
+        raise RecordError(f"{path} cannot be read as a record ({error}): {REMEDY}") from error
     if not isinstance(record, dict) or "schema_version" not in record:
         raise RecordError(f"{path} is not a record of this suite: it has no schema_version")
     if (version := record["schema_version"]) != SCHEMA_VERSION:
